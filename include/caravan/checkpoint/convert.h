@@ -1,0 +1,42 @@
+#pragma once
+// `caravan convert`: any supported source checkpoint to one Caravan HDF5 file, streamed.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "caravan/core/dtype.h"
+#include "caravan/text/chat_format.h"
+
+namespace caravan::checkpoint {
+
+struct ConvertOptions {
+  std::string source;          // a folder (Hugging Face) or a file (GGUF)
+  std::string target;          // MODEL.h5
+  std::optional<DType> dtype;  // empty: keep the source's (quantized sources: fp32, exact)
+  std::optional<text::ChatFormatKind> chat_format;  // empty: recognised from the source
+  std::optional<std::string> name;                  // empty: from the source
+  bool overwrite = false;
+  /// Told (bytes written, bytes in all) now and then; may be empty.
+  std::function<void(std::int64_t, std::int64_t)> progress;
+};
+
+struct ConvertSummary {
+  std::int64_t tensors = 0;
+  std::int64_t bytes = 0;
+  double seconds = 0;
+  std::string content_hash;
+};
+
+/// Writes to a temporary name beside `target`, reads it back against its checksums, then renames.
+/// Peak memory stays near the largest tensor. On any failure the temporary file is removed and
+/// `target` is untouched.
+///
+/// @throws UsageError (target exists without overwrite, or equals the source), MissingInputError,
+/// InputError (the source
+///         is damaged, incomplete or not a Llama model: says which), CannotCreateError, IoError
+///         (disk full ...).
+ConvertSummary convert(const ConvertOptions& options);
+
+}  // namespace caravan::checkpoint

@@ -1,0 +1,75 @@
+#pragma once
+// What the engine is asked and what it answers: one prompt, its sampling parameters, and its
+// finished choices.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace caravan::engine {
+
+struct SamplingParams {
+  double temperature = 1.0;  // <= 0: greedy
+  std::int64_t top_k = 0;    // 0: off
+  double top_p = 1.0;        // 1: off
+  double min_p = 0.0;        // 0: off
+  double repetition_penalty = 1.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  std::map<std::int32_t, double> logit_bias;
+  std::uint64_t seed = 0;
+
+  std::int64_t max_tokens = 16;        // new tokens per choice; 0 is legal (prompt only)
+  std::int64_t min_tokens = 0;         // stop ids and stop strings are not honoured before
+  std::vector<std::int32_t> stop_ids;  // all ids that end a choice (model's and request's)
+  std::vector<std::int32_t> eos_ids;   // the subset that counts as plain end: stop_reason null
+  std::vector<std::string> stop_strings;
+  bool include_stop_string = false;
+  bool ignore_eos = false;       // stop_ids are generated past
+  bool show_special = false;     // skip_special_tokens: false
+  std::int64_t num_choices = 1;  // n
+
+  bool logprobs = false;          // of chosen tokens
+  std::int64_t top_logprobs = 0;  // alternatives per chosen token
+  bool prompt_logprobs = false;   // of prompt tokens (echo with logprobs)
+  std::int64_t top_prompt_logprobs = 0;
+};
+
+struct Request {
+  std::int64_t id = 0;               // of the caller; also the record number of the random stream
+  std::vector<std::int32_t> prompt;  // at least one token
+  SamplingParams sampling;
+};
+
+struct TokenLogprob {
+  std::int32_t id = 0;
+  float logprob = 0;
+  std::vector<std::pair<std::int32_t, float>> top;  // best first, ties by id
+};
+
+enum class FinishReason { kStop, kLength };
+
+struct Choice {
+  std::vector<std::int32_t> token_ids;  // generated, the ending stop id included
+  std::string text;                     // valid UTF-8; without the stop string unless asked for
+  FinishReason finish_reason = FinishReason::kLength;
+  /// What stopped it: nothing (end of text, length), a stop id, or a stop string.
+  std::variant<std::monostate, std::int32_t, std::string> stop_reason;
+  std::vector<TokenLogprob> logprobs;  // one per generated token if asked for
+};
+
+/// The answer to one request: choices in order, or an error text where the model gave no usable
+/// numbers.
+struct Answer {
+  std::int64_t id = 0;
+  std::vector<Choice> choices;
+  std::vector<TokenLogprob>
+      prompt_logprobs;  // [prompt length]; entry 0 has no logprob (0, no alternatives)
+  std::optional<std::string> error;
+};
+
+}  // namespace caravan::engine

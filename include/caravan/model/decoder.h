@@ -1,0 +1,79 @@
+#pragma once
+// The Llama text decoder on this rank: weights, buffers and the forward pass of one step over a
+// ragged batch.
+//
+// Every rank of the group calls the same functions in the same order with the same plan. No
+// allocation inside the layer loop. Leaves out: who runs in a step (engine/scheduler), sampling
+// (engine/sampler), reading files (WeightSource).
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "caravan/model/config.h"
+#include "caravan/model/shard_plan.h"
+#include "caravan/model/step_plan.h"
+#include "caravan/model/weight_source.h"
+#include "caravan/ops/context.h"
+#include "caravan/ops/elementwise.h"
+#include "caravan/ops/kv_pool.h"
+#include "caravan/parallel/communicator.h"
+
+namespace caravan::model {
+
+struct DecoderLimits {
+  std::int64_t max_step_tokens = 512;  // N of the largest step
+  std::int64_t kv_blocks = 0;          // blocks of ops::KvPool::kBlockTokens tokens
+};
+
+/// Bytes this rank needs besides weights and KV cache.
+std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape,
+                              const DecoderLimits& limits);
+
+class Decoder {
+ public:
+  /// Rows of logits that are computed and gathered at a time.
+  static constexpr std::int64_t kLogitChunk = 32;
+
+  /// Reads this rank's weights. `progress` (may be empty) is told bytes as they arrive.
+  ///
+  /// Collective: no (each rank reads by itself); agree on success afterwards.
+  /// @throws ConfigError, IoError from the source.
+  Decoder(const LlamaConfig& config, WeightSource& source, const ops::Context& context,
+          parallel::Communicator& communicator, const DecoderLimits& limits,
+          const std::function<void(std::int64_t bytes)>& progress = {});
+  ~Decoder();
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  const LlamaConfig& config() const;
+  const ShardShape& shape() const;
+  std::int64_t weight_bytes() const;
+
+  /// Runs embedding, layers and final norm for the plan's rows and keeps the normalised rows that
+  /// need logits. Collective. @pre plan.tokens.size() <= max_step_tokens, ids in [0, V), block ids
+  /// below kv_blocks.
+  void forward(const StepPlan& plan);
+
+  /// Best token of each of plan.argmax_rows, on every rank: largest logit, lowest id on ties.
+  /// Collective, after forward. A NaN logit is returned as such.
+  std::vector<ops::ArgMax> argmax();
+
+  /// Logits of plan.logit_rows, at most kLogitChunk rows a call: `use(i, row)` is called on rank 0
+  /// for i-th row with V float32 values valid during the call. Collective, after forward.
+  void logits(const std::function<void(std::int64_t index, std::span<const float> row)>& use);
+
+  /// For tests: residual stream after `layer` layers of the last forward ([N, D]) is passed to
+  /// `probe` (-1: embedding; num_layers: final norm of all rows). Slow; empty by default.
+  void set_probe(std::function<void(std::int64_t layer, const at::Tensor& x)> probe);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace caravan::model

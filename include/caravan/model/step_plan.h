@@ -1,0 +1,46 @@
+#pragma once
+// What one step computes: plain data made by the scheduler on the group's leader and broadcast to
+// its ranks.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace caravan::model {
+
+struct StepPlan {
+  enum class Action : std::int32_t { kForward = 0, kStop = 1 };
+
+  /// Consecutive rows of one sequence.
+  struct Segment {
+    std::int32_t row_begin = 0;
+    std::int32_t row_count = 0;
+    std::int32_t position_begin = 0;
+    std::int32_t block_begin = 0;  // into `blocks`
+    std::int32_t block_count = 0;
+    bool operator==(const Segment&) const = default;
+  };
+  struct BlockCopy {
+    std::int32_t source = 0;
+    std::int32_t target = 0;
+    bool operator==(const BlockCopy&) const = default;
+  };
+
+  Action action = Action::kForward;
+  std::int64_t number = 0;                // consecutive; ranks check it
+  std::vector<std::int32_t> tokens;       // [N]
+  std::vector<std::int32_t> positions;    // [N]
+  std::vector<Segment> segments;          // rows in order, together all N
+  std::vector<std::int32_t> blocks;       // block tables of all segments
+  std::vector<BlockCopy> block_copies;    // done before the forward pass
+  std::vector<std::int32_t> argmax_rows;  // rows of which only the best token is needed
+  std::vector<std::int32_t> logit_rows;   // rows whose logits the leader needs whole
+  bool operator==(const StepPlan&) const = default;
+
+  /// Flat bytes for the broadcast, and back. `bytes` comes from a peer of the same build.
+  std::vector<std::byte> serialize() const;
+  static StepPlan deserialize(std::span<const std::byte> bytes);
+};
+
+}  // namespace caravan::model

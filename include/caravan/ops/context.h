@@ -1,0 +1,41 @@
+#pragma once
+// What every operation needs besides its operands: the threads to share the work among and the
+// instruction set whose kernels run. Made once per rank by `app` or a test and passed by reference.
+
+#include <optional>
+#include <string_view>
+
+#include "caravan/core/thread_team.h"
+
+namespace caravan::ops {
+
+/// Builds of the one kernel source. All give the same bits; generic is plain C++ for any x86-64 and
+/// for reference.
+enum class Isa { kGeneric, kAvx2, kAvx512 };
+
+/// "generic", "avx2", "avx512".
+std::string_view isa_name(Isa isa);
+std::optional<Isa> parse_isa(std::string_view name);
+
+/// The best build that this CPU and operating system can run.
+Isa detect_isa();
+bool isa_supported(Isa isa);
+
+struct KernelTable;  // src/ops/cpu/kernel_table.h
+
+class Context {
+ public:
+  /// @throws DeviceError if this CPU cannot run `isa`.
+  Context(ThreadTeam& team, Isa isa);
+
+  ThreadTeam& team() const { return *team_; }
+  Isa isa() const { return isa_; }
+  const KernelTable& kernels() const { return *kernels_; }
+
+ private:
+  ThreadTeam* team_;
+  Isa isa_;
+  const KernelTable* kernels_;
+};
+
+}  // namespace caravan::ops

@@ -1,0 +1,51 @@
+#pragma once
+// The key/value cache: per layer one pool of blocks, each a run of kBlockTokens positions of one
+// sequence.
+//
+// Layout per layer and local KV head: block-major; keys [block][head][d][token] (so that a score is
+// a chain over d for 16 tokens at once), values [block][head][token][d padded to 16]. float32. Who
+// owns which block is decided elsewhere (engine/block_allocator). Pages are touched only when
+// blocks are used, so an idle pool costs address space only.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace caravan::ops {
+
+class KvPool {
+ public:
+  static constexpr std::int64_t kBlockTokens = 16;
+
+  struct Shape {
+    std::int64_t num_layers = 0;
+    std::int64_t num_blocks = 0;
+    std::int64_t local_kv_heads = 0;  // of this rank; may be 0
+    std::int64_t head_dim = 0;
+  };
+
+  explicit KvPool(const Shape& shape);
+
+  const Shape& shape() const { return shape_; }
+  /// head_dim rounded up to 16: width of a value row.
+  std::int64_t padded_head_dim() const { return padded_head_dim_; }
+  float* keys(std::int64_t layer) const;
+  float* values(std::int64_t layer) const;
+  /// Floats from one block to the next in keys(layer) and in values(layer).
+  std::int64_t key_block_stride() const;
+  std::int64_t value_block_stride() const;
+
+  /// Copies block `source` to `target` in all layers (copy on write of a shared prefix).
+  void copy_block(std::int64_t source, std::int64_t target);
+
+  /// Bytes that one block costs this rank, all layers.
+  static std::int64_t block_bytes(const Shape& shape);
+
+ private:
+  Shape shape_;
+  std::int64_t padded_head_dim_ = 0;
+  at::Tensor storage_;
+};
+
+}  // namespace caravan::ops

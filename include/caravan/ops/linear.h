@@ -1,0 +1,43 @@
+#pragma once
+// Products with packed weights. Numerics (README, "Same request, same bytes"): every output element
+// is one FMA chain in increasing k, from zero, in float32; a sliced product has one such chain per
+// slice and adds slices in tree order. So no result depends on the number of rows, threads, ranks
+// or the instruction set.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "caravan/core/partition.h"
+#include "caravan/ops/context.h"
+#include "caravan/ops/packed_weight.h"
+
+namespace caravan::ops {
+
+/// y = x W^T (+ bias).
+///
+/// @param x     [N, in] float32, rows contiguous (row stride may exceed `in`).
+/// @param bias  [out] float32 or undefined; added after the chain.
+/// @param y     [N, out] float32, rows contiguous (row stride may exceed `out`).
+void linear(const Context& context, const at::Tensor& x, const PackedWeight& weight,
+            const at::Tensor& bias, at::Tensor& y);
+
+/// The cut of this rank's input features into slices of the global sum, and the tree nodes to
+/// produce.
+struct SliceLayout {
+  std::vector<Range> slices;     // local input columns of each owned slice, in order
+  std::int64_t first_slice = 0;  // global index of slices[0]
+  std::vector<SliceTree::Node>
+      nodes;  // whole nodes to produce: global slice indices, together exactly the owned ones
+};
+
+/// Row-parallel product before the sum over ranks: partials[j] = tree sum over the slices of
+/// nodes[j] of x_s W_s^T.
+///
+/// @param x         [N, in] float32, rows contiguous.
+/// @param partials  [nodes, N, out] float32, contiguous.
+void linear_sliced(const Context& context, const at::Tensor& x, const PackedWeight& weight,
+                   const SliceLayout& layout, at::Tensor& partials);
+
+}  // namespace caravan::ops

@@ -1,0 +1,57 @@
+#pragma once
+// A weight matrix in the layout that the kernels stream: panels of consecutive output features,
+// k-major inside.
+//
+// Elements keep the checkpoint's type (bf16, fp16 or fp32) and are expanded to float32 in
+// registers, which is exact. Filled piece by piece at load, so that no second copy of the matrix
+// ever exists. Memory is one huge-page-advised block of round_up(out, panel) * in elements. Leaves
+// out: reading files (model/weights), products (linear.h).
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "caravan/core/dtype.h"
+#include "caravan/core/partition.h"
+
+namespace caravan::ops {
+
+class PackedWeight {
+ public:
+  /// Output features per panel; a panel is [in][kPanel] elements, missing features of the last one
+  /// are zero.
+  static constexpr std::int64_t kPanel = 32;
+
+  PackedWeight() = default;
+  /// An all-zero matrix y[out] = sum_k W[out, k] x[k]; `out_features` and `in_features` may be 0.
+  PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype);
+
+  /// Stores output rows [first, first + count): `source` is [count, in] row-major, elements of
+  /// dtype().
+  void set_output_rows(std::int64_t first, std::int64_t count, const void* source);
+  /// Stores input columns [first, first + count): `source` is [count, out] row-major (the matrix
+  /// transposed).
+  void set_input_rows(std::int64_t first, std::int64_t count, const void* source);
+
+  std::int64_t out_features() const { return out_features_; }
+  std::int64_t in_features() const { return in_features_; }
+  std::int64_t num_panels() const { return ceil_div(out_features_, kPanel); }
+  DType dtype() const { return dtype_; }
+  const void* data() const;
+  std::int64_t bytes() const;
+
+  /// Element W[out, k] as float32 (for the embedding look-up, tests and references).
+  float element(std::int64_t out, std::int64_t k) const;
+
+ private:
+  std::int64_t out_features_ = 0;
+  std::int64_t in_features_ = 0;
+  DType dtype_ = DType::kFloat32;
+  at::Tensor storage_;  // uint8, huge-page aligned
+};
+
+/// An uninitialised CPU tensor of `bytes` (uint8), 2 MiB aligned and advised for huge pages when
+/// large.
+at::Tensor allocate_huge(std::int64_t bytes);
+
+}  // namespace caravan::ops

@@ -1,0 +1,54 @@
+#pragma once
+// Text to token ids and back. Time is linear (n log n inside one piece) for any input.
+//
+// User text never becomes a control token: encode() knows no special tokens; control tokens are ids
+// that the chat formats insert. Leaves out: chat layouts (chat_format.h), streaming
+// (detokenizer.h).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caravan/text/tokenizer_spec.h"
+
+namespace caravan::text {
+
+class Tokenizer {
+ public:
+  /// @throws ConfigError listing spec.problems(), or for a kind that is not built.
+  explicit Tokenizer(TokenizerSpec spec);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  const TokenizerSpec& spec() const;
+  /// Number of ids, added tokens included.
+  std::int64_t vocab_size() const;
+
+  /// Ids of `text` (valid UTF-8) as ordinary text; no BOS, no special tokens. Thread-safe.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// As encode(), but the literal content of special tokens becomes their id: for templates and
+  /// trusted text only.
+  std::vector<std::int32_t> encode_with_special(std::string_view text) const;
+
+  /// Bytes of one token; empty for special tokens and unused or out-of-range ids. With
+  /// `show_special` a special token gives its content.
+  std::string_view token_bytes(std::int32_t id, bool show_special = false) const;
+  bool is_special(std::int32_t id) const;
+  /// Concatenated bytes, invalid UTF-8 kept.
+  std::string decode_bytes(std::span<const std::int32_t> ids, bool show_special = false) const;
+  /// Id of the special token with this content.
+  std::optional<std::int32_t> special_id(std::string_view content) const;
+  /// Length in bytes of the longest token: text of n bytes has at least n / this tokens.
+  std::size_t max_token_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace caravan::text

@@ -1,0 +1,81 @@
+#pragma once
+// A tokenizer as plain data: what a checkpoint stores and every source format is turned into.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace caravan::text {
+
+enum class TokenizerKind {
+  kTiktoken,  // merges any adjacent pair whose concatenation is a token, lowest id first (Llama 3
+              // tokenizer.model)
+  kBpe,       // merges listed pairs only, in list order (tokenizer.json, GGUF "gpt2")
+  kSentencePiece,  // scored pieces with byte fallback (Llama 2); not built yet: loading one is
+                   // refused
+};
+
+/// A token that is matched as a whole before anything else (where control tokens are allowed).
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool special = true;  // special: never produced from user text, not shown in decoded text
+  bool operator==(const AddedToken&) const = default;
+};
+
+struct TokenizerSpec {
+  TokenizerKind kind = TokenizerKind::kBpe;
+  /// Raw bytes of each token by id (byte-level alphabets already undone); unused ids are empty.
+  std::vector<std::string> tokens;
+  /// kBpe: pairs of ids in merge order. The result of a merge is the token whose bytes are the
+  /// concatenation.
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges;
+  std::vector<AddedToken> added_tokens;
+  /// PCRE2 patterns (UTF mode), applied one after the other to the pieces left by the one before;
+  /// text that a pattern does not match stays as its own piece.
+  std::vector<std::string> split_patterns;
+  /// A piece that is a token as a whole is emitted without merging.
+  bool ignore_merges = false;
+  std::optional<std::int32_t> bos_id;
+  std::optional<std::int32_t> eos_id;
+  std::optional<std::int32_t> unknown_id;
+  /// Raw prompts start with bos_id.
+  bool add_bos = false;
+  bool operator==(const TokenizerSpec&) const = default;
+
+  /// Every fault: ids out of range, merges of unknown tokens, patterns that do not compile, missing
+  /// single bytes.
+  std::vector<std::string> problems() const;
+};
+
+/// From the text of a Hugging Face tokenizer.json, with the optional tokenizer_config.json beside
+/// it ("" if none).
+/// @throws InputError naming the part that is not supported (model type, pre-tokenizer ...) or
+/// malformed.
+TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
+                                     const std::string& tokenizer_config_json);
+
+/// From a tiktoken file (Llama 3 tokenizer.model) with Llama 3's pattern and special tokens.
+/// `vocab_size` is the model's (specials fill the ids from the number of lines up to it; Llama 3.1
+/// names for the first of them).
+/// @throws InputError naming the line.
+TokenizerSpec tokenizer_from_tiktoken(const std::string& file_text, std::int64_t vocab_size);
+
+/// Fields of GGUF's tokenizer.ggml.* that matter here.
+struct GgufTokenizer {
+  std::string model;  // "gpt2", "llama"
+  std::string pre;    // "llama-bpe", "smollm", ...
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t>
+      token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; or empty
+  std::vector<std::string> merges;  // "left right"
+  std::vector<float> scores;        // "llama" kind
+  std::optional<std::int32_t> bos_id, eos_id, unknown_id;
+  std::optional<bool> add_bos;
+};
+/// @throws InputError naming an unknown kind or pre-tokenizer.
+TokenizerSpec tokenizer_from_gguf(const GgufTokenizer& source);
+
+}  // namespace caravan::text
