@@ -12,10 +12,9 @@
 
 namespace caravan::model {
 
-enum class RopeScalingKind { kNone, kLinear, kLlama3, kDynamicNtk, kYarn };
+enum class RopeScalingKind { kNone, kLinear, kLlama3 };
 
-/// Rotary position scaling; fields beyond `kind` and `factor` belong to kLlama3 (and original_max
-/// to NTK/YaRN).
+/// Rotary position scaling; fields beyond `kind` and `factor` belong to kLlama3.
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
   double factor = 1;

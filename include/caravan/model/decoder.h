@@ -37,7 +37,7 @@ std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape
 class Decoder {
  public:
   /// Rows of logits that are computed and gathered at a time.
-  static constexpr std::int64_t kLogitChunk = 32;
+  static constexpr std::int64_t kLogitChunk = 64;
 
   /// Reads this rank's weights. `progress` (may be empty) is told bytes as they arrive.
   ///

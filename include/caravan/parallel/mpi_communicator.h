@@ -1,0 +1,40 @@
+#pragma once
+// The group of several ranks on CPU tensors, over MPI. Duplicates the communicator it is given and
+// talks on the duplicate only.
+
+#include <memory>
+
+#include "caravan/parallel/communicator.h"
+
+namespace caravan::parallel {
+
+class MpiCommunicator final : public Communicator {
+ public:
+  /// The group of all ranks of MPI_COMM_WORLD. Collective. @pre an MpiEnvironment (or MPI_Init) is
+  /// alive.
+  /// @throws CommError
+  MpiCommunicator();
+  ~MpiCommunicator() override;
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override;
+  int size() const override;
+  void add_sliced_sum(const SlicedSum& sum, const at::Tensor& partials,
+                      at::Tensor& accumulator) override;
+  void sum_disjoint(at::Tensor& x) override;
+  void gather_columns(const at::Tensor& local, const std::vector<std::int64_t>& widths,
+                      at::Tensor& full) override;
+  std::vector<std::byte> all_gather(std::span<const std::byte> bytes) override;
+  void broadcast(std::vector<std::byte>& bytes) override;
+  void barrier() override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// MpiCommunicator for several ranks, SingleCommunicator for one. Collective.
+std::unique_ptr<Communicator> make_world_communicator(int world_size);
+
+}  // namespace caravan::parallel

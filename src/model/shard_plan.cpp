@@ -1,0 +1,142 @@
+#include "caravan/model/shard_plan.h"
+
+#include <algorithm>
+
+#include "caravan/core/error.h"
+
+namespace caravan::model {
+namespace {
+
+TensorSpec vector_spec(std::string name, std::int64_t rows, Split split, std::int64_t band_rows) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.rows = rows;
+  spec.is_vector = true;
+  spec.split = split;
+  spec.band_rows = band_rows;
+  return spec;
+}
+
+enum class Layout { kAsTorch, kTransposed };
+
+TensorSpec matrix_spec(std::string name, std::int64_t rows, std::int64_t columns, Split split,
+                       std::int64_t band_rows, Layout layout = Layout::kAsTorch) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.rows = rows;
+  spec.columns = columns;
+  spec.transposed = layout == Layout::kTransposed;
+  spec.split = split;
+  spec.band_rows = band_rows;
+  return spec;
+}
+
+void append_layer_specs(const LlamaConfig& config, std::int64_t layer,
+                        std::vector<TensorSpec>& specs) {
+  const auto name = [layer](const char* part) {
+    return fmt::format("text.layer.{}.{}", layer, part);
+  };
+  const std::int64_t d = config.head_dim;
+  const std::int64_t query_rows = config.num_heads * d;
+  const std::int64_t kv_rows = config.num_kv_heads * d;
+  const std::int64_t width = config.hidden_size;
+  const std::int64_t ffn = config.ffn_size;
+  specs.push_back(vector_spec(name("attn_norm"), width, Split::kReplicated, width));
+  specs.push_back(matrix_spec(name("wq"), query_rows, width, Split::kQueryHeads, d));
+  specs.push_back(matrix_spec(name("wk"), kv_rows, width, Split::kKvHeads, d));
+  specs.push_back(matrix_spec(name("wv"), kv_rows, width, Split::kKvHeads, d));
+  specs.push_back(
+      matrix_spec(name("wo"), query_rows, width, Split::kQueryHeads, d, Layout::kTransposed));
+  if (config.attention_bias) {
+    specs.push_back(vector_spec(name("wq.bias"), query_rows, Split::kQueryHeads, d));
+    specs.push_back(vector_spec(name("wk.bias"), kv_rows, Split::kKvHeads, d));
+    specs.push_back(vector_spec(name("wv.bias"), kv_rows, Split::kKvHeads, d));
+    specs.push_back(vector_spec(name("wo.bias"), width, Split::kReplicated, width));
+  }
+  specs.push_back(vector_spec(name("ffn_norm"), width, Split::kReplicated, width));
+  specs.push_back(matrix_spec(name("w1"), ffn, width, Split::kFfnColumns, kBandColumns));
+  specs.push_back(matrix_spec(name("w3"), ffn, width, Split::kFfnColumns, kBandColumns));
+  specs.push_back(
+      matrix_spec(name("w2"), ffn, width, Split::kFfnColumns, kBandColumns, Layout::kTransposed));
+  if (config.mlp_bias) {
+    specs.push_back(vector_spec(name("w1.bias"), ffn, Split::kFfnColumns, kBandColumns));
+    specs.push_back(vector_spec(name("w3.bias"), ffn, Split::kFfnColumns, kBandColumns));
+    specs.push_back(vector_spec(name("w2.bias"), width, Split::kReplicated, width));
+  }
+}
+
+/// This rank's bands of `total` items in runs of kBandColumns, as a range of items.
+Range banded_range(std::int64_t total, int num_ranks, int rank) {
+  const Range bands = split_evenly(ceil_div(total, kBandColumns), num_ranks, rank);
+  return {std::min(bands.begin * kBandColumns, total), std::min(bands.end * kBandColumns, total)};
+}
+
+}  // namespace
+
+std::vector<TensorSpec> tensor_specs(const LlamaConfig& config) {
+  std::vector<TensorSpec> specs;
+  specs.push_back(matrix_spec("text.embed", config.vocab_size, config.hidden_size,
+                              Split::kVocabulary, kBandColumns));
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    append_layer_specs(config, layer, specs);
+  }
+  specs.push_back(
+      vector_spec("text.final_norm", config.hidden_size, Split::kReplicated, config.hidden_size));
+  if (!config.tied_embeddings) {
+    specs.push_back(matrix_spec("text.head", config.vocab_size, config.hidden_size,
+                                Split::kVocabulary, kBandColumns));
+  }
+  return specs;
+}
+
+Range ShardShape::rows_of(const TensorSpec& spec, const LlamaConfig& config) const {
+  switch (spec.split) {
+    case Split::kReplicated: return {0, spec.rows};
+    case Split::kQueryHeads:
+      return {query_heads.begin * config.head_dim, query_heads.end * config.head_dim};
+    case Split::kKvHeads: return {kv_heads.begin * config.head_dim, kv_heads.end * config.head_dim};
+    case Split::kFfnColumns: return ffn_columns;
+    case Split::kVocabulary: return vocab_rows;
+  }
+  throw_internal_error(__FILE__, __LINE__, "split", spec.name);
+}
+
+ShardShape shard_shape(const LlamaConfig& config, int rank, int num_ranks) {
+  ShardShape shape;
+  shape.rank = rank;
+  shape.num_ranks = num_ranks;
+  shape.query_heads = split_evenly(config.num_heads, num_ranks, rank);
+  if (!shape.query_heads.empty()) {
+    const std::int64_t group = config.num_heads / config.num_kv_heads;
+    shape.kv_heads = {shape.query_heads.begin / group, (shape.query_heads.end - 1) / group + 1};
+  }
+  shape.ffn_columns = banded_range(config.ffn_size, num_ranks, rank);
+  shape.vocab_rows = banded_range(config.vocab_size, num_ranks, rank);
+  return shape;
+}
+
+std::vector<ShardShape> all_shard_shapes(const LlamaConfig& config, int num_ranks) {
+  std::vector<ShardShape> shapes;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    shapes.push_back(shard_shape(config, rank, num_ranks));
+  }
+  return shapes;
+}
+
+std::int64_t num_attention_slices(const LlamaConfig& config) { return config.num_heads; }
+
+std::int64_t num_ffn_slices(const LlamaConfig& config) {
+  return ceil_div(config.ffn_size, kBandColumns);
+}
+
+std::int64_t shard_weight_bytes(const LlamaConfig& config, const ShardShape& shape,
+                                std::int64_t element_bytes) {
+  std::int64_t bytes = 0;
+  for (const TensorSpec& spec : tensor_specs(config)) {
+    bytes += shape.rows_of(spec, config).size() * spec.columns *
+             (spec.is_vector ? std::int64_t{4} : element_bytes);
+  }
+  return bytes;
+}
+
+}  // namespace caravan::model
