@@ -1,13 +1,18 @@
 # Finds LibTorch without its own CMake package, which insists on nvcc even for CPU builds.
 #
-#   LibTorch_ROOT         hint: a folder with include/ and lib/ (the wheel's site-packages/torch, or a site's LibTorch)
+#   LibTorch_ROOT         a folder with include/ and lib/: a site's LibTorch, or site-packages/torch of the wheel
+#   CMAKE_PREFIX_PATH     searched next, as always
+#   LibTorch_HINTS        searched after both: the project's own copy
 # Result: targets libtorch::cpu and, where the library has it, libtorch::cuda; LibTorch_VERSION; LibTorch_LIBRARY_DIRS
 # (for run paths: LibTorch's own folder and the CUDA wheels beside it).
-find_path(LibTorch_INCLUDE_DIR ATen/core/Tensor.h PATH_SUFFIXES include)
-find_library(LibTorch_c10 c10 PATH_SUFFIXES lib)
-find_library(LibTorch_cpu torch_cpu PATH_SUFFIXES lib)
-find_library(LibTorch_cuda torch_cuda PATH_SUFFIXES lib)
-find_library(LibTorch_c10_cuda c10_cuda PATH_SUFFIXES lib)
+find_path(LibTorch_INCLUDE_DIR ATen/core/Tensor.h HINTS ${LibTorch_HINTS} PATH_SUFFIXES include)
+# Libraries and headers must be of one LibTorch: those of its own prefix only.
+get_filename_component(_prefix "${LibTorch_INCLUDE_DIR}" DIRECTORY)
+foreach(_library c10 torch_cpu torch_cuda c10_cuda)
+  string(REPLACE "torch_" "" _name "${_library}")
+  find_library(LibTorch_${_name} ${_library} PATHS "${_prefix}/lib" "${_prefix}/lib64"
+    "${_prefix}/lib/${CMAKE_LIBRARY_ARCHITECTURE}" NO_DEFAULT_PATH)
+endforeach()
 mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_c10 LibTorch_cpu LibTorch_cuda LibTorch_c10_cuda)
 
 foreach(_header torch/headeronly/version.h torch/version.h torch/csrc/api/include/torch/version.h)
@@ -26,7 +31,7 @@ endforeach()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_cpu LibTorch_c10 LibTorch_INCLUDE_DIR VERSION_VAR LibTorch_VERSION
-  REASON_FAILURE_MESSAGE "set LibTorch_ROOT to the torch folder of the PyPI wheel (jobs/install-dependencies.sh puts it in .deps) or add a LibTorch to CMAKE_PREFIX_PATH")
+  REASON_FAILURE_MESSAGE "set LibTorch_ROOT to the torch folder of the PyPI wheel (jobs/install-libtorch.sh puts it in .deps) or add a LibTorch to CMAKE_PREFIX_PATH")
 
 if(LibTorch_FOUND AND NOT TARGET libtorch::cpu)
   get_filename_component(_lib "${LibTorch_cpu}" DIRECTORY)
