@@ -76,6 +76,9 @@ quietly() {
 }
 
 echo "packages: installing ${missing[*]}"
-quietly dpkg --configure -a # finishes what an interrupted run left half done
+# An interrupted run may have left packages half installed: finish those first. What dpkg cannot finish alone, for want
+# of a package that was not unpacked yet, apt can.
+"${as_root[@]}" dpkg --configure -a >/dev/null 2>&1 </dev/null || true
 quietly apt-get -q update
+quietly apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 --fix-broken install
 quietly apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "${missing[@]}"
