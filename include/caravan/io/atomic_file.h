@@ -1,0 +1,69 @@
+#pragma once
+// Files that appear whole or not at all: written under a temporary name beside the target, synced,
+// renamed.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "caravan/io/input_file.h"
+
+namespace caravan::io {
+
+/// A temporary name beside a target. Whoever writes the file (HDF5, AtomicFile) creates it.
+class TemporaryName {
+ public:
+  /// Reserves "<target>.part-<number>" by creating it empty.
+  /// @throws CannotCreateError if the folder does not exist or cannot be written, or `target` is a
+  /// folder.
+  explicit TemporaryName(std::string target);
+  TemporaryName(const TemporaryName&) = delete;
+  TemporaryName& operator=(const TemporaryName&) = delete;
+  /// Removes the temporary file unless it was committed.
+  ~TemporaryName();
+
+  const std::string& path() const { return path_; }
+  const std::string& target() const { return target_; }
+
+  /// Syncs the file, renames it to the target (replacing it) and syncs the folder.
+  /// @throws IoError.
+  void commit();
+
+ private:
+  std::string target_;
+  std::string path_;
+  bool committed_ = false;
+};
+
+/// A file written from front to back.
+class AtomicFile {
+ public:
+  /// @throws as TemporaryName.
+  explicit AtomicFile(std::string target);
+
+  /// @throws IoError naming the file, the bytes written so far and the cause ("No space left on
+  /// device").
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+
+  /// The target has the new content after this; without it the target is untouched.
+  /// @throws IoError.
+  void commit();
+
+ private:
+  TemporaryName name_;
+  FileDescriptor descriptor_;
+  std::int64_t written_bytes_ = 0;
+};
+
+/// Bytes that this user can still write to the file system of `path` (a folder, or a file to be
+/// made in one).
+/// @throws IoError.
+std::int64_t free_disk_bytes(const std::string& path);
+
+/// Whether both names are one file. False if either does not exist.
+bool same_file(const std::string& first, const std::string& second);
+
+}  // namespace caravan::io

@@ -1,0 +1,56 @@
+#pragma once
+// A file opened for reading at given offsets, with plain reads: no memory mapping, so that a read
+// error of a network file system is an exception and not a signal.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "caravan/core/unique_handle.h"
+
+namespace caravan::io {
+
+struct FileDescriptorTraits {
+  using Handle = int;
+  static Handle null() noexcept { return -1; }
+  static void release(Handle handle) noexcept;
+};
+using FileDescriptor = UniqueHandle<FileDescriptorTraits>;
+
+class InputFile {
+ public:
+  /// What reads: pread(2), or a stand-in in tests.
+  using ReadFunction = std::function<ssize_t(int, void*, std::size_t, off_t)>;
+
+  /// @throws MissingInputError if `path` does not exist, is a folder, or cannot be opened.
+  explicit InputFile(std::string path);
+  InputFile(std::string path, ReadFunction read);
+
+  const std::string& path() const { return path_; }
+  /// Bytes of the file when it was opened.
+  std::int64_t size() const { return size_; }
+  /// Bytes read through this object.
+  std::int64_t bytes_read() const { return bytes_read_; }
+
+  /// Fills `destination` from `offset`. Interrupted and short reads go on; EIO is tried again a few
+  /// times.
+  /// @throws IoError with file and offset if reading fails or the file ends before.
+  void read(std::int64_t offset, std::span<std::byte> destination);
+
+ private:
+  std::string path_;
+  ReadFunction read_;
+  FileDescriptor descriptor_;
+  std::int64_t size_ = 0;
+  std::int64_t bytes_read_ = 0;
+};
+
+/// The whole file as text.
+/// @throws MissingInputError, IoError; InputError if it is longer than `max_bytes`.
+std::string read_text_file(const std::string& path, std::int64_t max_bytes);
+
+}  // namespace caravan::io
