@@ -39,7 +39,9 @@ if(LibTorch_FOUND AND NOT TARGET libtorch::cpu)
   set(LibTorch_LIBRARY_DIRS "${_lib}" ${_wheels})
   add_library(libtorch::cpu SHARED IMPORTED)
   set_target_properties(libtorch::cpu PROPERTIES IMPORTED_LOCATION "${LibTorch_cpu}")
-  target_include_directories(libtorch::cpu SYSTEM INTERFACE "${LibTorch_INCLUDE_DIR}")
+  # After the system's folders: the wheel brings headers of other libraries along (fmt among them), and those would hide
+  # the installed ones that we link with.
+  target_compile_options(libtorch::cpu INTERFACE "SHELL:-idirafter ${LibTorch_INCLUDE_DIR}")
   target_link_libraries(libtorch::cpu INTERFACE "${LibTorch_c10}")
   # The wheel's libraries name CUDA libraries that a CPU build neither needs nor has at link time.
   target_link_options(libtorch::cpu INTERFACE LINKER:--allow-shlib-undefined)

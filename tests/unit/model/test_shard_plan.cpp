@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "caravan/model/shard_plan.h"
+#include "support/tiny_model.h"
+
+namespace caravan::model {
+namespace {
+
+LlamaConfig config_of(std::int64_t heads, std::int64_t kv_heads, std::int64_t ffn,
+                      std::int64_t vocab) {
+  LlamaConfig config = test::uneven_config();
+  config.num_heads = heads;
+  config.num_kv_heads = kv_heads;
+  config.ffn_size = ffn;
+  config.vocab_size = vocab;
+  return config;
+}
+
+TEST(ShardPlan, SpreadsHeadsColumnsAndVocabularyOverAnyNumberOfRanks) {
+  for (const LlamaConfig& config : {config_of(9, 3, 1536, 49152), config_of(15, 5, 2560, 49152),
+                                    config_of(32, 8, 14336, 128256), config_of(4, 2, 176, 1531),
+                                    config_of(24, 8, 8192, 128256)}) {
+    const std::int64_t group = config.num_heads / config.num_kv_heads;
+    for (int num_ranks = 1; num_ranks <= 12; ++num_ranks) {
+      const auto shapes = all_shard_shapes(config, num_ranks);
+      Range heads{0, 0};
+      Range columns{0, 0};
+      Range rows{0, 0};
+      for (const ShardShape& shape : shapes) {
+        EXPECT_EQ(shape.query_heads.begin, heads.end);
+        EXPECT_EQ(shape.ffn_columns.begin, columns.end);
+        EXPECT_EQ(shape.vocab_rows.begin, rows.end);
+        EXPECT_EQ(shape.ffn_columns.begin % kBandColumns, 0);
+        heads = shape.query_heads;
+        columns = shape.ffn_columns;
+        rows = shape.vocab_rows;
+        // Balanced to one head, and exactly the KV heads that the query heads read.
+        EXPECT_GE(shape.local_num_heads(), config.num_heads / num_ranks);
+        EXPECT_LE(shape.local_num_heads(), config.num_heads / num_ranks + 1);
+        std::set<std::int64_t> needed;
+        for (std::int64_t head = shape.query_heads.begin; head < shape.query_heads.end; ++head) {
+          needed.insert(head / group);
+        }
+        EXPECT_EQ(std::ssize(needed), shape.local_num_kv_heads());
+        for (const std::int64_t head : needed) EXPECT_TRUE(shape.kv_heads.contains(head));
+      }
+      EXPECT_EQ(heads.end, config.num_heads);
+      EXPECT_EQ(columns.end, config.ffn_size);
+      EXPECT_EQ(rows.end, config.vocab_size);
+    }
+  }
+}
+
+TEST(ShardPlan, EveryRankReadsWholeBandsAndTogetherEverything) {
+  LlamaConfig config = config_of(9, 3, 200, 331);
+  config.tied_embeddings = false;
+  config.attention_bias = true;
+  config.mlp_bias = true;
+  for (int num_ranks = 1; num_ranks <= 6; ++num_ranks) {
+    for (const TensorSpec& spec : tensor_specs(config)) {
+      std::vector<bool> covered(static_cast<std::size_t>(spec.rows));
+      for (const ShardShape& shape : all_shard_shapes(config, num_ranks)) {
+        const Range rows = shape.rows_of(spec, config);
+        EXPECT_EQ(rows.begin % spec.band_rows, 0) << spec.name;
+        EXPECT_TRUE(rows.end % spec.band_rows == 0 || rows.end == spec.rows) << spec.name;
+        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+          covered[static_cast<std::size_t>(row)] = true;
+        }
+      }
+      EXPECT_EQ(std::count(covered.begin(), covered.end(), true), spec.rows) << spec.name;
+    }
+  }
+}
+
+TEST(ShardPlan, ListsEveryTensorOnceWithItsShape) {
+  LlamaConfig config = config_of(9, 3, 200, 331);
+  config.num_layers = 2;
+  const auto specs = tensor_specs(config);
+  std::set<std::string> names;
+  for (const TensorSpec& spec : specs) EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+  EXPECT_EQ(specs.size(), 1U + 2U * 9U + 1U);
+  EXPECT_FALSE(names.contains("text.head"));
+  config.tied_embeddings = false;
+  EXPECT_EQ(tensor_specs(config).size(), specs.size() + 1);
+  for (const TensorSpec& spec : specs) {
+    if (spec.name == "text.layer.1.wo") {
+      EXPECT_EQ(spec.rows, 72);
+      EXPECT_TRUE(spec.transposed);
+      EXPECT_EQ(spec.num_bands(), 9);
+    }
+    if (spec.name == "text.layer.0.w2") EXPECT_EQ(spec.num_bands(), 4);
+  }
+}
+
+TEST(ShardPlan, WeightBytesOfOneRankAreTheWholeModel) {
+  const LlamaConfig config = config_of(9, 3, 200, 331);
+  std::int64_t expected = 0;
+  for (const TensorSpec& spec : tensor_specs(config)) {
+    expected += spec.num_elements() * (spec.is_vector ? 4 : 2);
+  }
+  EXPECT_EQ(shard_weight_bytes(config, shard_shape(config, 0, 1), 2), expected);
+}
+
+}  // namespace
+}  // namespace caravan::model

@@ -1,0 +1,39 @@
+#include <gtest/gtest.h>
+
+#include "caravan/core/error.h"
+#include "caravan/model/step_plan.h"
+
+namespace caravan::model {
+namespace {
+
+StepPlan sample_plan() {
+  StepPlan plan;
+  plan.number = 41;
+  plan.tokens = {5, 6, 7};
+  plan.positions = {0, 1, 9};
+  plan.segments = {{0, 2, 0, 0, 1}, {2, 1, 9, 1, 2}};
+  plan.blocks = {3, 4, 5};
+  plan.block_copies = {{1, 2}};
+  plan.argmax_rows = {1};
+  plan.logit_rows = {2};
+  return plan;
+}
+
+TEST(StepPlan, RoundTripsThroughBytes) {
+  EXPECT_EQ(StepPlan::deserialize(sample_plan().serialize()), sample_plan());
+  StepPlan stop;
+  stop.action = StepPlan::Action::kStop;
+  EXPECT_EQ(StepPlan::deserialize(stop.serialize()), stop);
+}
+
+TEST(StepPlan, RefusesBytesOfAnotherLength) {
+  auto bytes = sample_plan().serialize();
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THROW(StepPlan::deserialize(std::span(bytes).first(length)), InternalError);
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_THROW(StepPlan::deserialize(bytes), InternalError);
+}
+
+}  // namespace
+}  // namespace caravan::model
