@@ -28,9 +28,7 @@ if [ "${CARAVAN_SKIP_SANITIZERS-0}" != 1 ]; then
   cmake --preset asan --log-level=WARNING
   cmake --build --preset asan --parallel "$cores"
   step "unit and mpi tests with sanitizers"
-  # Leaks: LibTorch and Open MPI keep memory until the end by design.
-  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest --preset asan --parallel "$cores"
+  UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan --parallel "$cores"
 fi
 
 step "all tests"
