@@ -18,6 +18,7 @@
 #include "caravan/core/unique_handle.h"
 #include "caravan/parallel/single_communicator.h"
 #include "mpi_check.h"
+#include "shared_window.h"
 #include "tree_sum.h"
 
 namespace caravan::parallel {
@@ -71,17 +72,56 @@ struct MpiCommunicator::State {
   UniqueHandle<CommTraits> comm;
   int rank = 0;
   int size = 1;
-  std::vector<float> gathered;  // partial sums of all ranks; grows to the largest step
+  std::unique_ptr<SharedWindow> window;  // where all ranks share a node
+  std::vector<float> gathered;  // else: partial sums of all ranks; grows to the largest step
+  std::vector<float> scratch;   // of finish_tree_sum
   std::vector<float> columns;   // rank 0: pieces of logits before they are laid side by side
 };
 
-MpiCommunicator::MpiCommunicator() : state_(std::make_unique<State>()) {
+namespace {
+
+/// Partial sums of all ranks, in node order, through the node's shared memory.
+template <typename State>
+const float* exchange_on_node(State& state, const SlicedSum& sum, const at::Tensor& partials,
+                              std::int64_t needed) {
+  float* slot = state.window->begin_exchange(needed);
+  const std::int64_t count = needed / sum.num_nodes();
+  std::copy_n(partials.data_ptr<float>(), partials.numel(),
+              slot + sum.first_node_of(state.rank) * count);
+  state.window->arrive();
+  return slot;
+}
+
+/// The same by MPI_Allgatherv, for groups that span nodes.
+template <typename State>
+const float* exchange_by_mpi(State& state, const SlicedSum& sum, const at::Tensor& partials,
+                             std::int64_t needed) {
+  if (std::ssize(state.gathered) < needed) state.gathered.resize(static_cast<std::size_t>(needed));
+  const std::int64_t count = needed / sum.num_nodes();
+  std::vector<int> counts;
+  std::vector<int> offsets;
+  for (int peer = 0; peer < state.size; ++peer) {
+    counts.push_back(checked_cast<int>(std::ssize(sum.nodes_of(peer)) * count));
+    offsets.push_back(checked_cast<int>(sum.first_node_of(peer) * count));
+  }
+  CARAVAN_MPI(MPI_Allgatherv(partials.data_ptr<float>(), checked_cast<int>(partials.numel()),
+                             MPI_FLOAT, state.gathered.data(), counts.data(), offsets.data(),
+                             MPI_FLOAT, state.comm.get()));
+  return state.gathered.data();
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(Exchange exchange) : state_(std::make_unique<State>()) {
   MPI_Comm duplicate = MPI_COMM_NULL;
   CARAVAN_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate));
   state_->comm = UniqueHandle<CommTraits>(duplicate);
   CARAVAN_MPI(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN));
   CARAVAN_MPI(MPI_Comm_rank(duplicate, &state_->rank));
   CARAVAN_MPI(MPI_Comm_size(duplicate, &state_->size));
+  if (SharedWindow::possible(duplicate) && exchange == Exchange::kBest) {
+    state_->window = std::make_unique<SharedWindow>(duplicate);
+  }
 }
 
 MpiCommunicator::~MpiCommunicator() = default;
@@ -98,20 +138,10 @@ void MpiCommunicator::add_sliced_sum(const SlicedSum& sum, const at::Tensor& par
   CARAVAN_ASSERT(sum.num_ranks() == state_->size && partials.numel() == own_nodes * count,
                  "partial sums of {} elements, expected {} nodes of {}", partials.numel(),
                  own_nodes, count);
-  const auto needed = static_cast<std::size_t>(sum.num_nodes() * count);
-  if (state_->gathered.size() < needed) state_->gathered.resize(needed);
-
-  std::vector<int> counts(static_cast<std::size_t>(state_->size));
-  std::vector<int> offsets(counts.size());
-  for (int peer = 0; peer < state_->size; ++peer) {
-    const auto index = static_cast<std::size_t>(peer);
-    counts[index] = checked_cast<int>(std::ssize(sum.nodes_of(peer)) * count);
-    offsets[index] = checked_cast<int>(sum.first_node_of(peer) * count);
-  }
-  CARAVAN_MPI(MPI_Allgatherv(partials.data_ptr<float>(), counts[static_cast<std::size_t>(rank())],
-                             MPI_FLOAT, state_->gathered.data(), counts.data(), offsets.data(),
-                             MPI_FLOAT, state_->comm.get()));
-  finish_tree_sum(sum, state_->gathered.data(), accumulator.data_ptr<float>(), count);
+  const std::int64_t needed = sum.num_nodes() * count;
+  const float* gathered = state_->window ? exchange_on_node(*state_, sum, partials, needed)
+                                         : exchange_by_mpi(*state_, sum, partials, needed);
+  finish_tree_sum(sum, gathered, accumulator.data_ptr<float>(), count, state_->scratch);
 }
 
 void MpiCommunicator::sum_disjoint(at::Tensor& x) {

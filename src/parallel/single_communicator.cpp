@@ -13,8 +13,9 @@ void SingleCommunicator::add_sliced_sum(const SlicedSum& sum, const at::Tensor& 
                  "a sum over {} ranks and {} nodes on one rank", sum.num_ranks(), sum.num_nodes());
   CARAVAN_ASSERT(partials.is_contiguous() && accumulator.is_contiguous(),
                  "add_sliced_sum needs contiguous tensors");
+  std::vector<float> scratch;  // unused: one rank makes one node
   finish_tree_sum(sum, partials.data_ptr<float>(), accumulator.data_ptr<float>(),
-                  accumulator.numel());
+                  accumulator.numel(), scratch);
 }
 
 void SingleCommunicator::sum_disjoint(at::Tensor& /*x*/) {}

@@ -10,10 +10,13 @@ namespace caravan::parallel {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// The group of all ranks of MPI_COMM_WORLD. Collective. @pre an MpiEnvironment (or MPI_Init) is
-  /// alive.
+  /// How partial sums travel: through shared memory where all ranks are on one node, else (or
+  /// always) by MPI.
+  enum class Exchange { kBest, kMpi };
+
+  /// The group of all ranks of MPI_COMM_WORLD. Collective. @pre MPI is initialised.
   /// @throws CommError
-  MpiCommunicator();
+  explicit MpiCommunicator(Exchange exchange = Exchange::kBest);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;

@@ -45,29 +45,37 @@ float node_sum(const SliceTree& tree, const SliceTree::Node& node, std::int64_t 
   return node_sum(tree, left, element) + node_sum(tree, right, element);
 }
 
-TEST(Communicator, SlicedSumGivesTheBitsOfOneRank) {
-  const auto comm = world();
-  for (const std::int64_t slices : {1, 3, 9, 24, 37}) {
-    const SliceTree tree(slices);
-    const SlicedSum sum(slices, even_cut(slices, comm->size()));
-    const std::int64_t rows = 3;
-    const std::int64_t width = 5;
-    const auto& nodes = sum.nodes_of(comm->rank());
-    at::Tensor partials = at::empty({std::ssize(nodes), rows, width}, at::kFloat);
-    for (std::int64_t n = 0; n < std::ssize(nodes); ++n) {
+/// Sums of several sizes one after the other, so that buffers grow and slots alternate.
+void check_sliced_sums(Communicator& comm) {
+  for (const std::int64_t rows : {3, 1, 200, 2, 500, 1}) {
+    for (const std::int64_t slices : {1, 3, 9, 24, 37}) {
+      const SliceTree tree(slices);
+      const SlicedSum sum(slices, even_cut(slices, comm.size()));
+      const std::int64_t width = 5;
+      const auto& nodes = sum.nodes_of(comm.rank());
+      at::Tensor partials = at::empty({std::ssize(nodes), rows, width}, at::kFloat);
+      for (std::int64_t n = 0; n < std::ssize(nodes); ++n) {
+        for (std::int64_t i = 0; i < rows * width; ++i) {
+          partials.data_ptr<float>()[n * rows * width + i] =
+              node_sum(tree, nodes[static_cast<std::size_t>(n)], i);
+        }
+      }
+      at::Tensor accumulator = at::full({rows, width}, 0.125F, at::kFloat);
+      comm.add_sliced_sum(sum, partials, accumulator);
+      const SliceTree::Node root = tree.cover({0, slices})[0];
       for (std::int64_t i = 0; i < rows * width; ++i) {
-        partials.data_ptr<float>()[n * rows * width + i] =
-            node_sum(tree, nodes[static_cast<std::size_t>(n)], i);
+        ASSERT_EQ(accumulator.data_ptr<float>()[i], 0.125F + node_sum(tree, root, i))
+            << slices << " slices, " << rows << " rows, element " << i;
       }
     }
-    at::Tensor accumulator = at::full({rows, width}, 0.125F, at::kFloat);
-    comm->add_sliced_sum(sum, partials, accumulator);
-    const SliceTree::Node root = tree.cover({0, slices})[0];
-    for (std::int64_t i = 0; i < rows * width; ++i) {
-      EXPECT_EQ(accumulator.data_ptr<float>()[i], 0.125F + node_sum(tree, root, i))
-          << slices << " slices, element " << i;
-    }
   }
+}
+
+TEST(Communicator, SlicedSumGivesTheBitsOfOneRank) { check_sliced_sums(*world()); }
+
+TEST(Communicator, SlicedSumByMpiGivesTheSameBits) {
+  MpiCommunicator comm(MpiCommunicator::Exchange::kMpi);
+  check_sliced_sums(comm);
 }
 
 TEST(Communicator, SumsDisjointRowsExactly) {
