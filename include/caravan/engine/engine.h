@@ -1,7 +1,7 @@
 #pragma once
 // Continuous batching on one tensor-parallel group. The leader (rank 0) takes requests, plans steps
-// and samples; the other ranks follow the broadcast plans. A request's answer depends on the model,
-// the request and its id alone.
+// and samples; the other ranks follow the broadcast plans. A request's answer depends on the model
+// and the request alone.
 
 #include <cstdint>
 #include <memory>

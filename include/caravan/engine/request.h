@@ -21,7 +21,7 @@ struct SamplingParams {
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
   std::map<std::int32_t, double> logit_bias;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  // draws depend on (seed, choice, number of the token) alone
 
   std::int64_t max_tokens = 16;        // new tokens per choice; 0 is legal (prompt only)
   std::int64_t min_tokens = 0;         // stop ids and stop strings are not honoured before
@@ -40,7 +40,7 @@ struct SamplingParams {
 };
 
 struct Request {
-  std::int64_t id = 0;               // of the caller; also the record number of the random stream
+  std::int64_t id = 0;               // of the caller, echoed in the answer; decides nothing
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
 };

@@ -1,0 +1,97 @@
+#pragma once
+// Who runs in the next step: running choices' next tokens first, then chunks of prompts, up to a
+// token budget.
+//
+// Choices are served in the order of their requests. One is admitted when the blocks of all its
+// known tokens are free, grows block by block, and when none is left the youngest running one is
+// put back: its blocks are freed, its tokens are kept, and it is computed again later. The oldest
+// always goes on, so everything ends. No step costs more because more requests wait. Plain logic:
+// knows no model, no text.
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "caravan/engine/block_allocator.h"
+#include "caravan/engine/sequence.h"
+#include "caravan/model/step_plan.h"
+
+namespace caravan::engine {
+
+struct SchedulerLimits {
+  std::int64_t max_sequences = 64;     // running at once
+  std::int64_t max_step_tokens = 512;  // rows of a step
+  std::int64_t kv_blocks = 0;          // in the pool
+  std::int64_t block_tokens = 16;      // positions per block
+  std::int64_t max_scored_rows = 64;   // rows per step whose logits only score a prompt
+};
+
+/// One step: the plan for all ranks, and whose its rows are.
+struct ScheduledStep {
+  /// A row whose logits are needed. At a position before the last of a prompt they score the next
+  /// prompt token, otherwise they choose the next token.
+  struct Use {
+    Sequence* sequence = nullptr;
+    std::int64_t position = 0;
+    bool scores_prompt() const { return position + 1 < sequence->prompt_size(); }
+  };
+  model::StepPlan plan;
+  std::vector<Use> argmax_uses;  // one per plan.argmax_rows
+  std::vector<Use> logit_uses;   // one per plan.logit_rows
+  std::int64_t decode_rows = 0;  // rows that continue a choice; the others are prompts or repeats
+
+  bool empty() const { return plan.tokens.empty(); }
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const SchedulerLimits& limits);
+
+  /// Queues a sequence behind all others. It stays the caller's, unmoved, until removed.
+  /// @pre idle, remaining() > 0, and blocks_for(its worst case) <= kv_blocks.
+  void submit(Sequence& sequence);
+
+  /// Plans the next step and counts its rows as computed. Empty exactly when nothing is queued or
+  /// running. Valid until the next call; plan.number is the caller's.
+  ScheduledStep& plan();
+
+  /// The prompt of a running sequence is computed: its other choices start from the same blocks,
+  /// right behind it in order.
+  void fork(Sequence& parent, std::span<Sequence* const> children);
+
+  /// The row at the last computed position of `sequence` is to be run again, with whole logits.
+  void repeat_last_row(Sequence& sequence);
+
+  /// Ends a sequence, wherever it is, and frees its blocks. Idle ones are left alone.
+  void remove(Sequence& sequence);
+
+  std::int64_t num_running() const { return std::ssize(running_); }
+  std::int64_t num_waiting() const { return std::ssize(waiting_); }
+  std::int64_t num_put_backs() const { return num_put_backs_; }
+  const BlockAllocator& blocks() const { return allocator_; }
+  std::int64_t blocks_for(std::int64_t num_positions) const;
+
+ private:
+  bool make_writable(Sequence& sequence);
+  bool grow(Sequence& sequence);
+  void grow_running();
+  void put_back_youngest();
+  bool admit();
+  void add_rows(Sequence& sequence, std::int64_t count);
+  std::int64_t chunk_of(const Sequence& sequence) const;
+  void release_blocks(Sequence& sequence);
+  std::int64_t budget_left() const;
+
+  SchedulerLimits limits_;
+  std::int64_t max_running_;
+  BlockAllocator allocator_;
+  std::vector<Sequence*> running_;  // oldest first; all older than the waiting ones
+  std::deque<Sequence*> waiting_;   // oldest first
+  std::int64_t slots_used_ = 0;     // running ones and the forks they will have
+  std::int64_t num_put_backs_ = 0;
+  std::int64_t scored_rows_left_ = 0;  // of this step
+  ScheduledStep step_;
+};
+
+}  // namespace caravan::engine

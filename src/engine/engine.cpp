@@ -1,0 +1,274 @@
+#include "caravan/engine/engine.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+#include "caravan/engine/sampler.h"
+#include "caravan/engine/scheduler.h"
+#include "caravan/ops/kv_pool.h"
+#include "job.h"
+
+namespace caravan::engine {
+namespace {
+
+using Action = model::StepPlan::Action;
+using LogitsUser = std::function<void(std::int64_t, std::span<const float>)>;
+
+/// The collective part of a step, the same on every rank. Returns the best tokens of argmax_rows.
+std::vector<ops::ArgMax> run_plan(model::Decoder& decoder, const model::StepPlan& plan,
+                                  const LogitsUser& use_logits) {
+  std::vector<ops::ArgMax> best;
+  decoder.forward(plan);
+  if (!plan.argmax_rows.empty()) best = decoder.argmax();
+  if (!plan.logit_rows.empty()) decoder.logits(use_logits);
+  return best;
+}
+
+SchedulerLimits scheduler_limits(const EngineLimits& limits) {
+  SchedulerLimits result;
+  result.max_sequences = limits.max_sequences;
+  result.max_step_tokens = limits.max_step_tokens;
+  result.kv_blocks = limits.kv_blocks;
+  result.block_tokens = ops::KvPool::kBlockTokens;
+  return result;
+}
+
+}  // namespace
+
+struct Engine::State {
+  State(model::Decoder& model_decoder, parallel::Communicator& group, const ops::Context& context,
+        const text::Tokenizer& model_tokenizer, const EngineLimits& engine_limits)
+      : decoder(model_decoder),
+        communicator(group),
+        tokenizer(model_tokenizer),
+        limits(engine_limits),
+        scheduler(scheduler_limits(engine_limits)),
+        sampler(context, model_decoder.config().vocab_size, model_tokenizer.vocab_size()) {}
+
+  void broadcast(model::StepPlan& plan);
+  void run(ScheduledStep& step);
+  void use_row(const ScheduledStep::Use& use, std::span<const float> logits);
+  void score_prompt(Job& job, std::int64_t position, std::span<const float> logits);
+  void choose_token(Job& job, Sequence& sequence, std::span<const float> logits);
+  void use_best(const ScheduledStep::Use& use, const ops::ArgMax& best);
+  void start_forks(Job& job, Sequence& sequence);
+  void add_token(Job& job, Sequence& sequence, std::int32_t id,
+                 std::optional<TokenLogprob> logprob);
+  void fail(Job& job, std::string error);
+  void finish_if_complete(Job& job);
+  void count(const ScheduledStep& step, double seconds);
+  std::vector<Answer> take_answers();
+
+  model::Decoder& decoder;
+  parallel::Communicator& communicator;
+  const text::Tokenizer& tokenizer;
+  EngineLimits limits;
+  Scheduler scheduler;
+  Sampler sampler;
+  std::unordered_map<std::int64_t, std::unique_ptr<Job>> jobs;  // by serial
+  std::vector<std::int64_t> complete;  // serials; destroyed at the end of the step, whose rows may
+                                       // still point to their sequences
+  std::int64_t next_serial = 0;
+  std::int64_t next_step = 0;
+  EngineStatistics statistics;
+};
+
+Engine::Engine(model::Decoder& decoder, parallel::Communicator& communicator,
+               const ops::Context& context, const text::Tokenizer& tokenizer,
+               const EngineLimits& limits)
+    : state_(std::make_unique<State>(decoder, communicator, context, tokenizer, limits)) {
+  CARAVAN_ASSERT(communicator.rank() == 0,
+                 "the engine runs on rank 0 of its group, this is rank {}", communicator.rank());
+}
+
+Engine::~Engine() = default;
+
+void Engine::submit(Request request) {
+  State& state = *state_;
+  const std::string reason = refusal(request, state.decoder.config(), state.limits);
+  CARAVAN_ASSERT(reason.empty(), "request {} was submitted although it cannot run: {}", request.id,
+                 reason);
+  const std::int64_t serial = state.next_serial++;
+  auto job = std::make_unique<Job>(std::move(request), serial, state.tokenizer);
+  if (job->complete()) {
+    state.complete.push_back(serial);
+  } else {
+    state.scheduler.submit(job->sequence(0));
+  }
+  state.jobs.emplace(serial, std::move(job));
+}
+
+std::int64_t Engine::num_waiting() const { return state_->scheduler.num_waiting(); }
+
+bool Engine::idle() const { return state_->jobs.empty(); }
+
+std::vector<Answer> Engine::step() {
+  State& state = *state_;
+  const Stopwatch watch;
+  ScheduledStep& step = state.scheduler.plan();
+  if (!step.empty()) {
+    state.run(step);
+    state.count(step, watch.seconds());
+  }
+  return state.take_answers();
+}
+
+void Engine::State::broadcast(model::StepPlan& plan) {
+  plan.number = next_step++;
+  std::vector<std::byte> bytes = plan.serialize();
+  communicator.broadcast(bytes);
+}
+
+void Engine::State::run(ScheduledStep& step) {
+  broadcast(step.plan);
+  const auto best =
+      run_plan(decoder, step.plan, [&](std::int64_t index, std::span<const float> row) {
+        use_row(step.logit_uses[static_cast<std::size_t>(index)], row);
+      });
+  // After the scores: the last prompt token's score may come from this step as well as the token
+  // that ends the request.
+  for (std::size_t i = 0; i < best.size(); ++i) use_best(step.argmax_uses[i], best[i]);
+}
+
+void Engine::State::use_row(const ScheduledStep::Use& use, std::span<const float> logits) {
+  Job& job = *jobs.at(use.sequence->serial);
+  if (job.complete()) return;  // failed by an earlier row of this step
+  if (std::string fault = sampler.row_fault(logits); !fault.empty()) {
+    fail(job, std::move(fault));
+  } else if (use.scores_prompt()) {
+    score_prompt(job, use.position, logits);
+  } else {
+    choose_token(job, *use.sequence, logits);
+  }
+}
+
+void Engine::State::score_prompt(Job& job, std::int64_t position, std::span<const float> logits) {
+  const std::int32_t next = job.request().prompt[static_cast<std::size_t>(position + 1)];
+  job.add_prompt_logprob(sampler.logprob(logits, next, job.request().sampling.top_prompt_logprobs));
+  finish_if_complete(job);
+}
+
+void Engine::State::choose_token(Job& job, Sequence& sequence, std::span<const float> logits) {
+  const bool first = sequence.pending_forks > 0;
+  if (first) start_forks(job, sequence);
+  const SamplingParams& params = job.request().sampling;
+  for (std::int64_t choice = sequence.choice; choice < job.num_choices(); ++choice) {
+    Sequence& current = job.sequence(choice);
+    const auto id =
+        sampler.choose(logits, {params, job.request().prompt, current.generated, current.choice});
+    if (!id) {
+      fail(
+          job,
+          "no token may follow: stop ids are forbidden before min_tokens and nothing else is left");
+      return;
+    }
+    std::optional<TokenLogprob> logprob;
+    if (params.logprobs) logprob = sampler.logprob(logits, *id, params.top_logprobs);
+    add_token(job, current, *id, std::move(logprob));
+    if (!first) return;
+  }
+}
+
+void Engine::State::use_best(const ScheduledStep::Use& use, const ops::ArgMax& best) {
+  Sequence& sequence = *use.sequence;
+  Job& job = *jobs.at(sequence.serial);
+  if (job.complete()) return;
+  if (std::string fault = logit_fault(best.value); !fault.empty()) {
+    fail(job, std::move(fault));
+    return;
+  }
+  if (best.index >= sampler.num_sampleable()) {
+    // The best id is padding of the vocabulary: the whole row says which is the best real one.
+    scheduler.repeat_last_row(sequence);
+    return;
+  }
+  const bool first = sequence.pending_forks > 0;
+  if (first) start_forks(job, sequence);
+  const std::int64_t end = first ? job.num_choices() : sequence.choice + 1;
+  for (std::int64_t choice = sequence.choice; choice < end; ++choice) {
+    add_token(job, job.sequence(choice), best.index, std::nullopt);
+  }
+}
+
+void Engine::State::start_forks(Job& job, Sequence& sequence) {
+  const std::vector<Sequence*> forks = job.forks();
+  scheduler.fork(sequence, forks);
+}
+
+void Engine::State::add_token(Job& job, Sequence& sequence, std::int32_t id,
+                              std::optional<TokenLogprob> logprob) {
+  ++statistics.generated_tokens;
+  if (!job.add_token(sequence.choice, id, std::move(logprob))) return;
+  scheduler.remove(sequence);
+  finish_if_complete(job);
+}
+
+void Engine::State::fail(Job& job, std::string error) {
+  job.fail(std::move(error));
+  finish_if_complete(job);
+}
+
+void Engine::State::finish_if_complete(Job& job) {
+  if (!job.complete()) return;
+  for (std::int64_t choice = 0; choice < job.num_choices(); ++choice) {
+    scheduler.remove(job.sequence(choice));
+  }
+  complete.push_back(job.serial());
+}
+
+std::vector<Answer> Engine::State::take_answers() {
+  std::vector<Answer> answers;
+  answers.reserve(complete.size());
+  for (const std::int64_t serial : complete) {
+    const auto job = jobs.find(serial);
+    answers.push_back(job->second->take_answer());
+    jobs.erase(job);
+  }
+  complete.clear();
+  return answers;
+}
+
+void Engine::State::count(const ScheduledStep& step, double seconds) {
+  const auto rows = std::ssize(step.plan.tokens);
+  ++statistics.steps;
+  statistics.prompt_tokens += rows - step.decode_rows;
+  const double decode_seconds =
+      seconds * static_cast<double>(step.decode_rows) / static_cast<double>(rows);
+  statistics.decode_seconds += decode_seconds;
+  statistics.prefill_seconds += seconds - decode_seconds;
+}
+
+void Engine::stop() {
+  model::StepPlan plan;
+  plan.action = Action::kStop;
+  state_->broadcast(plan);
+}
+
+EngineStatistics Engine::statistics() const {
+  const State& state = *state_;
+  EngineStatistics result = state.statistics;
+  result.put_backs = state.scheduler.num_put_backs();
+  result.running = state.scheduler.num_running();
+  result.waiting = state.scheduler.num_waiting();
+  result.used_blocks = state.scheduler.blocks().num_used();
+  return result;
+}
+
+void Engine::follow(model::Decoder& decoder, parallel::Communicator& communicator) {
+  std::vector<std::byte> bytes;
+  for (std::int64_t expected = 0;; ++expected) {
+    communicator.broadcast(bytes);
+    const model::StepPlan plan = model::StepPlan::deserialize(bytes);
+    CARAVAN_ASSERT(plan.number == expected, "rank {} expected step {} and received step {}",
+                   communicator.rank(), expected, plan.number);
+    switch (plan.action) {
+      case Action::kStop: return;
+      case Action::kForward: run_plan(decoder, plan, [](std::int64_t, std::span<const float>) {});
+    }
+  }
+}
+
+}  // namespace caravan::engine

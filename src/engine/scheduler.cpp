@@ -1,0 +1,236 @@
+#include "caravan/engine/scheduler.h"
+
+#include <algorithm>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/error.h"
+#include "caravan/core/partition.h"
+
+namespace caravan::engine {
+namespace {
+
+/// Running places that a sequence takes: its own, and those of the choices that will fork from it.
+std::int64_t slots_of(const Sequence& sequence) { return 1 + sequence.pending_forks; }
+
+void clear(ScheduledStep& step) {
+  step.plan.tokens.clear();
+  step.plan.positions.clear();
+  step.plan.segments.clear();
+  step.plan.blocks.clear();
+  step.plan.block_copies.clear();
+  step.plan.argmax_rows.clear();
+  step.plan.logit_rows.clear();
+  step.argmax_uses.clear();
+  step.logit_uses.clear();
+  step.decode_rows = 0;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerLimits& limits)
+    : limits_(limits),
+      // Every running sequence's next token must fit a step.
+      max_running_(std::min(limits.max_sequences, limits.max_step_tokens)),
+      allocator_(limits.kv_blocks) {
+  CARAVAN_ASSERT(
+      max_running_ >= 1 && limits.block_tokens >= 1 && limits.max_scored_rows >= 1,
+      "limits of the scheduler must be positive: {} sequences, {} step tokens, blocks of "
+      "{} tokens, {} scored rows",
+      limits.max_sequences, limits.max_step_tokens, limits.block_tokens, limits.max_scored_rows);
+}
+
+std::int64_t Scheduler::blocks_for(std::int64_t num_positions) const {
+  return ceil_div(num_positions, limits_.block_tokens);
+}
+
+std::int64_t Scheduler::budget_left() const {
+  return limits_.max_step_tokens - std::ssize(step_.plan.tokens);
+}
+
+void Scheduler::submit(Sequence& sequence) {
+  CARAVAN_ASSERT(sequence.state == Sequence::State::kIdle && sequence.remaining() > 0,
+                 "a submitted sequence must be idle and have something to compute");
+  sequence.state = Sequence::State::kWaiting;
+  waiting_.push_back(&sequence);
+}
+
+ScheduledStep& Scheduler::plan() {
+  clear(step_);
+  scored_rows_left_ = limits_.max_scored_rows;
+  const std::int64_t put_backs_before = num_put_backs_;
+  grow_running();
+  for (Sequence* sequence : running_) {
+    if (sequence->remaining() == 1) add_rows(*sequence, chunk_of(*sequence));
+  }
+  // add_rows() leaves a sequence of the first loop with nothing to do.
+  for (Sequence* sequence : running_) add_rows(*sequence, chunk_of(*sequence));
+  // Who was just put back must not take the blocks at once that an older one needs next.
+  if (num_put_backs_ == put_backs_before) {
+    while (budget_left() > 0 && admit()) add_rows(*running_.back(), chunk_of(*running_.back()));
+  }
+  CARAVAN_ASSERT(!step_.empty() || (running_.empty() && waiting_.empty()),
+                 "nothing can run, with {} sequences running, {} waiting and {} of {} blocks free",
+                 num_running(), num_waiting(), allocator_.num_free(), allocator_.num_blocks());
+  return step_;
+}
+
+void Scheduler::grow_running() {
+  // Oldest first; victims are taken from the other end, so whoever has grown keeps its blocks.
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    while (sequence.state == Sequence::State::kRunning &&
+           !(make_writable(sequence) && grow(sequence))) {
+      put_back_youngest();
+    }
+  }
+}
+
+bool Scheduler::make_writable(Sequence& sequence) {
+  const auto index = static_cast<std::size_t>(sequence.computed / limits_.block_tokens);
+  if (sequence.remaining() == 0 || index >= sequence.blocks.size()) return true;
+  const std::int32_t shared = sequence.blocks[index];
+  if (allocator_.references(shared) == 1) return true;
+  std::vector<std::int32_t> copy;
+  if (!allocator_.allocate(1, copy)) return false;
+  step_.plan.block_copies.push_back({shared, copy.front()});
+  allocator_.release(shared);
+  sequence.blocks[index] = copy.front();
+  return true;
+}
+
+bool Scheduler::grow(Sequence& sequence) {
+  const std::int64_t missing = blocks_for(sequence.known()) - std::ssize(sequence.blocks);
+  return missing <= 0 || allocator_.allocate(missing, sequence.blocks);
+}
+
+void Scheduler::put_back_youngest() {
+  CARAVAN_ASSERT(running_.size() > 1, "a single sequence of {} tokens does not fit {} KV blocks",
+                 running_.front()->known(), allocator_.num_blocks());
+  Sequence& sequence = *running_.back();
+  running_.pop_back();
+  slots_used_ -= slots_of(sequence);
+  release_blocks(sequence);
+  sequence.computed = 0;
+  sequence.state = Sequence::State::kWaiting;
+  waiting_.push_front(&sequence);
+  ++num_put_backs_;
+}
+
+bool Scheduler::admit() {
+  if (waiting_.empty()) return false;
+  Sequence& sequence = *waiting_.front();
+  if (!running_.empty()) {
+    if (slots_used_ + slots_of(sequence) > max_running_) return false;
+    // A free block for everyone who runs, so that the newcomer is not put back at once.
+    const std::int64_t wanted = blocks_for(sequence.known()) + num_running();
+    if (wanted > allocator_.num_free()) return false;
+  }
+  if (!grow(sequence)) return false;
+  waiting_.pop_front();
+  sequence.state = Sequence::State::kRunning;
+  slots_used_ += slots_of(sequence);
+  running_.push_back(&sequence);
+  return true;
+}
+
+std::int64_t Scheduler::chunk_of(const Sequence& sequence) const {
+  std::int64_t count = std::min(sequence.remaining(), budget_left());
+  if (!sequence.request->sampling.prompt_logprobs) return count;
+  const std::int64_t first_scored = std::max(sequence.computed, sequence.scored - 1);
+  const std::int64_t scored_end = std::min(sequence.computed + count, sequence.prompt_size() - 1);
+  if (scored_end - first_scored > scored_rows_left_) {
+    count = first_scored + scored_rows_left_ - sequence.computed;
+  }
+  return count;
+}
+
+void Scheduler::add_rows(Sequence& sequence, std::int64_t count) {
+  if (count <= 0) return;
+  model::StepPlan& plan = step_.plan;
+  const auto row_begin = checked_cast<std::int32_t>(plan.tokens.size());
+  const std::int64_t begin = sequence.computed;
+  const std::int64_t end = begin + count;
+  const std::int64_t block_count = blocks_for(end);
+  plan.segments.push_back(
+      {row_begin, checked_cast<std::int32_t>(count), checked_cast<std::int32_t>(begin),
+       checked_cast<std::int32_t>(plan.blocks.size()), checked_cast<std::int32_t>(block_count)});
+  plan.blocks.insert(plan.blocks.end(), sequence.blocks.begin(),
+                     sequence.blocks.begin() + block_count);
+  const bool scores = sequence.request->sampling.prompt_logprobs;
+  for (std::int64_t position = begin; position < end; ++position) {
+    const auto row = static_cast<std::int32_t>(plan.tokens.size());
+    plan.tokens.push_back(sequence.token_at(position));
+    plan.positions.push_back(static_cast<std::int32_t>(position));
+    const bool in_prompt = position + 1 < sequence.prompt_size();
+    if (in_prompt ? scores && position + 1 >= sequence.scored
+                  : sequence.samples() && position + 1 == sequence.known()) {
+      const bool best_only = !in_prompt && !sequence.always_whole_logits &&
+                             argmax_suffices(sequence.request->sampling, sequence.num_generated());
+      (best_only ? plan.argmax_rows : plan.logit_rows).push_back(row);
+      (best_only ? step_.argmax_uses : step_.logit_uses).push_back({&sequence, position});
+      if (in_prompt) --scored_rows_left_;
+    }
+  }
+  if (count == 1 && begin >= sequence.prompt_size()) ++step_.decode_rows;
+  sequence.computed = end;
+}
+
+void Scheduler::fork(Sequence& parent, std::span<Sequence* const> children) {
+  CARAVAN_ASSERT(parent.state == Sequence::State::kRunning && parent.generated.empty() &&
+                     parent.computed == parent.prompt_size() &&
+                     parent.pending_forks == std::ssize(children),
+                 "only a running sequence that has just computed its prompt can fork");
+  auto place = std::find(running_.begin(), running_.end(), &parent) + 1;
+  slots_used_ -= parent.pending_forks;
+  parent.pending_forks = 0;
+  // Children that find no running place wait at the front, in order; nothing younger runs then,
+  // because the parent's admission reserved all places.
+  std::vector<Sequence*> late;
+  for (Sequence* child : children) {
+    child->scored = child->prompt_size();  // the parent's rows did it
+    if (slots_used_ >= max_running_) {
+      child->state = Sequence::State::kWaiting;
+      late.push_back(child);
+      continue;
+    }
+    child->state = Sequence::State::kRunning;
+    child->blocks = parent.blocks;
+    child->computed = parent.computed;
+    for (const std::int32_t block : child->blocks) allocator_.share(block);
+    place = running_.insert(place, child) + 1;
+    ++slots_used_;
+  }
+  waiting_.insert(waiting_.begin(), late.begin(), late.end());
+}
+
+void Scheduler::repeat_last_row(Sequence& sequence) {
+  CARAVAN_ASSERT(sequence.state == Sequence::State::kRunning && sequence.computed > 0,
+                 "only a running sequence can repeat its last row");
+  sequence.always_whole_logits = true;
+  --sequence.computed;
+}
+
+void Scheduler::remove(Sequence& sequence) {
+  switch (sequence.state) {
+    case Sequence::State::kIdle: return;
+    case Sequence::State::kWaiting:
+      waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &sequence));
+      break;
+    case Sequence::State::kRunning:
+      running_.erase(std::find(running_.begin(), running_.end(), &sequence));
+      slots_used_ -= slots_of(sequence);
+      release_blocks(sequence);
+      break;
+  }
+  sequence.state = Sequence::State::kIdle;
+}
+
+void Scheduler::release_blocks(Sequence& sequence) {
+  // Last block first: the first one is then on top of the free stack.
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
+    allocator_.release(*block);
+  }
+  sequence.blocks.clear();
+}
+
+}  // namespace caravan::engine
