@@ -1,0 +1,117 @@
+#include "caravan/text/tokenizer.h"
+
+#include <algorithm>
+#include <map>
+
+#include "added_token_matcher.h"
+#include "bpe.h"
+#include "caravan/core/error.h"
+#include "caravan/text/utf8.h"
+#include "split_pattern.h"
+#include "vocabulary.h"
+
+namespace caravan::text {
+namespace {
+
+/// The spec itself, once it is known to be free of faults.
+TokenizerSpec checked(TokenizerSpec spec) {
+  const std::vector<std::string> problems = spec.problems();
+  CARAVAN_CHECK(problems.empty(), ConfigError, "the tokenizer cannot be used:\n  {}",
+                fmt::join(problems, "\n  "));
+  return spec;
+}
+
+}  // namespace
+
+struct Tokenizer::State {
+  explicit State(TokenizerSpec checked_spec)
+      : spec(std::move(checked_spec)),
+        vocabulary(spec),
+        bpe(spec, vocabulary),
+        ordinary_added(spec.added_tokens, AddedTokenMatcher::Which::kOrdinaryOnly),
+        all_added(spec.added_tokens, AddedTokenMatcher::Which::kAll),
+        max_token_bytes(vocabulary.max_bytes()) {
+    for (const std::string& pattern : spec.split_patterns) patterns.emplace_back(pattern);
+    for (const AddedToken& added : spec.added_tokens) {
+      if (!added.special) continue;
+      max_token_bytes = std::max(max_token_bytes, added.content.size());
+      content_of_special.emplace(added.id, added.content);
+      special_ids.emplace(added.content, added.id);
+    }
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text, const AddedTokenMatcher& added) const;
+
+  TokenizerSpec spec;
+  Vocabulary vocabulary;
+  Bpe bpe;
+  std::vector<SplitPattern> patterns;
+  AddedTokenMatcher ordinary_added;
+  AddedTokenMatcher all_added;
+  std::map<std::int32_t, std::string> content_of_special;
+  std::map<std::string, std::int32_t, std::less<>> special_ids;
+  std::size_t max_token_bytes;
+};
+
+std::vector<std::int32_t> Tokenizer::State::encode(std::string_view text,
+                                                   const AddedTokenMatcher& added) const {
+  const std::optional<std::size_t> fault = find_invalid_utf8(text);
+  CARAVAN_CHECK(!fault, InputError, "text to be tokenized is not valid UTF-8 at byte {} of {}",
+                fault.value_or(0), text.size());
+  std::vector<std::int32_t> ids;
+  std::vector<SplitMatcher> matchers(patterns.begin(), patterns.end());
+  Bpe::Scratch scratch;
+  const auto encode_ordinary = [&](std::string_view part) {
+    split_text(matchers, 0, part, [&](std::string_view piece) { bpe.encode(piece, scratch, ids); });
+  };
+  std::size_t offset = 0;
+  while (const auto match = added.find(text, offset)) {
+    if (match->begin > offset) encode_ordinary(text.substr(offset, match->begin - offset));
+    ids.push_back(match->id);
+    offset = match->end;
+  }
+  if (offset < text.size()) encode_ordinary(text.substr(offset));
+  return ids;
+}
+
+Tokenizer::Tokenizer(TokenizerSpec spec)
+    : state_(std::make_unique<State>(checked(std::move(spec)))) {}
+
+Tokenizer::~Tokenizer() = default;
+
+const TokenizerSpec& Tokenizer::spec() const { return state_->spec; }
+
+std::int64_t Tokenizer::vocab_size() const {
+  return static_cast<std::int64_t>(state_->spec.tokens.size());
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+  return state_->encode(text, state_->ordinary_added);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_with_special(std::string_view text) const {
+  return state_->encode(text, state_->all_added);
+}
+
+std::string_view Tokenizer::token_bytes(std::int32_t id, bool show_special) const {
+  if (!state_->vocabulary.is_special(id)) return state_->vocabulary.bytes(id);
+  return show_special ? std::string_view(state_->content_of_special.at(id)) : std::string_view();
+}
+
+bool Tokenizer::is_special(std::int32_t id) const { return state_->vocabulary.is_special(id); }
+
+std::string Tokenizer::decode_bytes(std::span<const std::int32_t> ids, bool show_special) const {
+  std::string bytes;
+  for (const std::int32_t id : ids) bytes.append(token_bytes(id, show_special));
+  return bytes;
+}
+
+std::optional<std::int32_t> Tokenizer::special_id(std::string_view content) const {
+  const auto found = state_->special_ids.find(content);
+  if (found == state_->special_ids.end()) return std::nullopt;
+  return found->second;
+}
+
+std::size_t Tokenizer::max_token_bytes() const { return state_->max_token_bytes; }
+
+}  // namespace caravan::text
