@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "byte_alphabet.h"
+#include "caravan/core/error.h"
+#include "caravan/core/log.h"
+#include "caravan/text/tokenizer_spec.h"
+#include "import_check.h"
+#include "known_patterns.h"
+#include "tokenizer_limits.h"
+
+namespace caravan::text {
+namespace {
+
+/// tokenizer.ggml.token_type (GGUF specification, "ggml" tokenizer).
+enum TokenType : std::int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+/// What tokenizer.ggml.pre stands for.
+struct PreTokenizer {
+  std::vector<std::string> patterns;
+  bool ignore_merges = false;
+  bool add_bos = false;  // where the file says nothing
+};
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+PreTokenizer pre_tokenizer_named(const std::string& name) {
+  const std::string llama3(kLlama3Pattern), gpt2(kGpt2Pattern), digit(kSingleDigit);
+  if (is_one_of(name, {"llama-bpe", "llama3", "llama-v3"})) return {{llama3}, true, true};
+  if (is_one_of(name, {"smaug-bpe", "dbrx"})) return {{llama3}};
+  if (is_one_of(name, {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"})) {
+    return {{digit, gpt2}};
+  }
+  if (is_one_of(name, {"gpt-2", "phi-2", "mpt", "olmo", "jais"})) return {{gpt2}};
+  if (name == "qwen2") return {{std::string(kQwen2Pattern)}};
+  if (name.empty() || name == "default") {
+    log::warning(
+        "the GGUF file does not name its pre-tokenizer (tokenizer.ggml.pre); text may be split "
+        "otherwise than in training");
+    return {{R"([\p{P}\$\+<=>\^~\|]+)", gpt2, std::string(kDigitRun), "[0-9][0-9][0-9]"}};
+  }
+  throw InputError(fmt::format(
+      "tokenizer.ggml.pre \"{}\" is not supported (supported: llama-bpe, smaug-bpe, dbrx, smollm, "
+      "starcoder, refact, command-r, codeshell, exaone, gpt-2, phi-2, mpt, olmo, jais, qwen2, "
+      "default)",
+      name));
+}
+
+void check_source(const GgufTokenizer& source) {
+  CARAVAN_CHECK(source.model != "llama", InputError,
+                "tokenizer.ggml.model \"llama\": SentencePiece tokenizers are not supported yet");
+  CARAVAN_CHECK(source.model == "gpt2", InputError,
+                "tokenizer.ggml.model \"{}\" is not supported (supported: gpt2)", source.model);
+  CARAVAN_CHECK(!source.tokens.empty(), InputError, "tokenizer.ggml.tokens is missing or empty");
+  CARAVAN_CHECK(source.tokens.size() <= static_cast<std::size_t>(kMaxVocabulary), InputError,
+                "tokenizer.ggml.tokens has {} entries; at most {} are supported",
+                source.tokens.size(), kMaxVocabulary);
+  CARAVAN_CHECK(source.token_types.empty() || source.token_types.size() == source.tokens.size(),
+                InputError, "tokenizer.ggml.token_type has {} entries for {} tokens",
+                source.token_types.size(), source.tokens.size());
+}
+
+void add_tokens(const GgufTokenizer& source, TokenizerSpec& spec) {
+  for (std::size_t i = 0; i < source.tokens.size(); ++i) {
+    const std::string& name = source.tokens[i];
+    const auto id = static_cast<std::int32_t>(i);
+    std::int32_t type = source.token_types.empty() ? kNormal : source.token_types[i];
+    // Without types only the named ids tell which tokens are control tokens.
+    if (source.token_types.empty() && (id == source.bos_id || id == source.eos_id)) type = kControl;
+    std::string bytes;
+    switch (type) {
+      case kNormal:
+      case kByte: bytes = bytes_from_alphabet(name).value_or(""); break;
+      case kUnknown:
+      case kControl:
+        if (!name.empty()) spec.added_tokens.push_back({id, name, true});
+        break;
+      case kUserDefined:
+        bytes = name;
+        if (!name.empty()) spec.added_tokens.push_back({id, name, false});
+        break;
+      case kUnused: break;
+      default:
+        throw InputError(
+            fmt::format("tokenizer.ggml.token_type[{}] is {}; expected 1 to 6", i, type));
+    }
+    spec.tokens.push_back(std::move(bytes));
+  }
+}
+
+void add_merges(const GgufTokenizer& source, TokenizerSpec& spec) {
+  std::unordered_map<std::string_view, std::int32_t> ids;
+  for (std::size_t i = 0; i < source.tokens.size(); ++i) {
+    ids.emplace(source.tokens[i], static_cast<std::int32_t>(i));
+  }
+  spec.merges.reserve(source.merges.size());
+  for (std::size_t i = 0; i < source.merges.size(); ++i) {
+    const std::string_view merge = source.merges[i];
+    const std::size_t space = merge.find(' ', 1);
+    CARAVAN_CHECK(space != std::string_view::npos, InputError,
+                  "tokenizer.ggml.merges[{}]: \"{}\" is not two tokens with a space between", i,
+                  merge);
+    const auto operand = [&](std::string_view name) {
+      const auto found = ids.find(name);
+      CARAVAN_CHECK(found != ids.end(), InputError,
+                    "tokenizer.ggml.merges[{}]: \"{}\" is not in the vocabulary", i, name);
+      return found->second;
+    };
+    spec.merges.emplace_back(operand(merge.substr(0, space)), operand(merge.substr(space + 1)));
+  }
+}
+
+}  // namespace
+
+TokenizerSpec tokenizer_from_gguf(const GgufTokenizer& source) {
+  check_source(source);
+  PreTokenizer pre = pre_tokenizer_named(source.pre);
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::kBpe;
+  add_tokens(source, spec);
+  add_merges(source, spec);
+  spec.split_patterns = std::move(pre.patterns);
+  spec.ignore_merges = pre.ignore_merges;
+  spec.bos_id = source.bos_id;
+  spec.eos_id = source.eos_id;
+  spec.unknown_id = source.unknown_id;
+  spec.add_bos = source.add_bos.value_or(pre.add_bos && source.bos_id.has_value());
+  return check_imported(std::move(spec), "the GGUF file");
+}
+
+}  // namespace caravan::text

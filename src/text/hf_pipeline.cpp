@@ -1,0 +1,230 @@
+#include "hf_pipeline.h"
+
+#include <array>
+#include <string_view>
+
+#include "caravan/core/error.h"
+#include "caravan/core/log.h"
+#include "known_patterns.h"
+
+namespace caravan::text {
+namespace {
+
+constexpr int kMaxNesting = 16;  // of Sequences
+
+const Json& array_field(const Json& part, const char* key, std::string_view where) {
+  const Json& field = need_field(part, key, where);
+  CARAVAN_CHECK(field.is_array(), InputError, "{}.{}: expected an array, found {}", where, key,
+                field.type_name());
+  return field;
+}
+
+/// Escapes what has a meaning in a pattern.
+std::string literal_pattern(std::string_view text) {
+  constexpr std::string_view kMeta = R"(\^$.[|()?*+{}#-])";
+  std::string pattern;
+  for (const char c : text) {
+    if (kMeta.find(c) != std::string_view::npos) pattern.push_back('\\');
+    pattern.push_back(c);
+  }
+  return pattern;
+}
+
+/// Whether ^ or $ stands outside classes: Oniguruma lets them match at every line.
+bool has_line_anchor(std::string_view pattern) {
+  bool in_class = false;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\') {
+      ++i;
+    } else if (in_class) {
+      in_class = c != ']';
+    } else if (c == '[') {
+      in_class = true;
+    } else if (c == '^' || c == '$') {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// tokenizer.json is written for the Oniguruma library. Known patterns mean the same to PCRE2;
+/// in others, constructs that mean something else are refused.
+void check_foreign_pattern(const std::string& pattern, std::string_view where) {
+  for (const std::string_view known : {kLlama3Pattern, kGpt2Pattern, kQwen2Pattern, kSingleDigit}) {
+    if (pattern == known) return;
+  }
+  for (const std::string_view different : {R"(\h)", R"(\H)", R"(\K)", R"(\G)", R"(\Z)", "&&", "(?m",
+                                           "(*", R"(\A)", R"(\R)", R"(\X)"}) {
+    CARAVAN_CHECK(
+        pattern.find(different) == std::string::npos, InputError,
+        "{}: the split pattern \"{}\" is not one that is known here, and \"{}\" in it does "
+        "not mean the same in PCRE2",
+        where, pattern, different);
+  }
+  CARAVAN_CHECK(
+      !has_line_anchor(pattern), InputError,
+      "{}: the split pattern \"{}\" is not one that is known here, and ^ and $ in it do not "
+      "mean the same in PCRE2",
+      where, pattern);
+  log::warning(
+      "{}: the split pattern \"{}\" is not one that was compared with the original library; it is "
+      "used as it is",
+      where, pattern);
+}
+
+std::string split_pattern_of(const Json& part, std::string_view where) {
+  const std::string behavior =
+      string_field(part, "behavior", where).value_or("(no behavior given)");
+  CARAVAN_CHECK(behavior == "Isolated", InputError,
+                "{}: Split with behavior \"{}\" is not supported, only \"Isolated\"", where,
+                behavior);
+  CARAVAN_CHECK(!bool_field(part, "invert", false, where), InputError,
+                "{}: Split with invert = true is not supported", where);
+  const Json& pattern = need_field(part, "pattern", where);
+  if (const auto literal = string_field(pattern, "String", where)) {
+    CARAVAN_CHECK(!literal->empty(), InputError, "{}: Split on an empty string", where);
+    return literal_pattern(*literal);
+  }
+  const auto regex = string_field(pattern, "Regex", where);
+  CARAVAN_CHECK(regex, InputError, "{}: the pattern of a Split must be a Regex or a String", where);
+  check_foreign_pattern(*regex, where);
+  return *regex;
+}
+
+/// Walks a pre-tokenizer and collects its patterns. Behind ByteLevel text is no longer text, so
+/// that it must come last.
+class PreTokenizerReader {
+ public:
+  void read(const Json& part, const std::string& where, int depth) {
+    CARAVAN_CHECK(depth < kMaxNesting, InputError, "{}: Sequences are nested more than {} deep",
+                  where, kMaxNesting);
+    CARAVAN_CHECK(!byte_level_, InputError, "{}: nothing may follow ByteLevel", where);
+    const std::string type = type_field(part, where);
+    if (type == "Sequence") {
+      const Json& parts = array_field(part, "pretokenizers", where);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        read(parts[i], fmt::format("pre_tokenizer.pretokenizers[{}]", i), depth + 1);
+      }
+    } else if (type == "Split") {
+      patterns_.push_back(split_pattern_of(part, where));
+    } else if (type == "Digits") {
+      const bool single = bool_field(part, "individual_digits", false, where);
+      patterns_.emplace_back(single ? kSingleDigit : kDigitRun);
+    } else if (type == "ByteLevel") {
+      CARAVAN_CHECK(!bool_field(part, "add_prefix_space", true, where), InputError,
+                    "{}: ByteLevel with add_prefix_space = true is not supported", where);
+      if (bool_field(part, "use_regex", true, where)) patterns_.emplace_back(kGpt2Pattern);
+      byte_level_ = true;
+    } else {
+      throw InputError(fmt::format(
+          "{}: pre-tokenizer \"{}\" is not supported (supported: Sequence, Split, Digits, "
+          "ByteLevel){}",
+          where, type,
+          type == "Metaspace" ? "; SentencePiece tokenizers are not supported yet" : ""));
+    }
+  }
+
+  std::vector<std::string> take() {
+    CARAVAN_CHECK(byte_level_, InputError,
+                  "pre_tokenizer: no ByteLevel in it; only byte-level tokenizers are supported");
+    return std::move(patterns_);
+  }
+
+ private:
+  std::vector<std::string> patterns_;
+  bool byte_level_ = false;
+};
+
+/// The single-text template: at most one special token, in front of the text.
+std::optional<std::string> template_prefix(const Json& part, std::string_view where) {
+  std::optional<std::string> prefix;
+  bool text_seen = false;
+  for (const Json& item : array_field(part, "single", where)) {
+    if (find_field(item, "Sequence", where) != nullptr) {
+      CARAVAN_CHECK(!text_seen, InputError, "{}: the template repeats the text", where);
+      text_seen = true;
+      continue;
+    }
+    const Json& token = need_field(item, "SpecialToken", where);
+    const std::string content = string_of(need_field(token, "id", where), where);
+    CARAVAN_CHECK(!text_seen, InputError,
+                  "{}: a template that puts \"{}\" behind the text is not "
+                  "supported",
+                  where, content);
+    CARAVAN_CHECK(
+        !prefix, InputError,
+        "{}: a template that puts more than one token before the text (\"{}\", \"{}\") is "
+        "not supported",
+        where, *prefix, content);
+    prefix = content;
+  }
+  CARAVAN_CHECK(text_seen, InputError, "{}: the template leaves the text out", where);
+  return prefix;
+}
+
+std::optional<std::string> prefix_token(const Json& part, const std::string& where, int depth) {
+  CARAVAN_CHECK(depth < kMaxNesting, InputError, "{}: Sequences are nested more than {} deep",
+                where, kMaxNesting);
+  const std::string type = type_field(part, where);
+  if (type == "ByteLevel") return std::nullopt;  // only moves offsets
+  if (type == "TemplateProcessing") return template_prefix(part, where);
+  CARAVAN_CHECK(type == "Sequence", InputError,
+                "{}: post-processor \"{}\" is not supported (supported: Sequence, ByteLevel, "
+                "TemplateProcessing)",
+                where, type);
+  std::optional<std::string> prefix;
+  for (const Json& inner : array_field(part, "processors", where)) {
+    const auto found = prefix_token(inner, where + ".processors", depth + 1);
+    CARAVAN_CHECK(!found || !prefix, InputError,
+                  "{}: two templates put tokens before the text (\"{}\", \"{}\")", where, *prefix,
+                  *found);
+    if (found) prefix = found;
+  }
+  return prefix;
+}
+
+void check_decoder_part(const Json& decoder, int depth) {
+  const std::string type = type_field(decoder, "decoder");
+  if (type == "ByteLevel" || type == "Fuse") return;
+  CARAVAN_CHECK(type == "Sequence" && depth < kMaxNesting, InputError,
+                "decoder: \"{}\" is not supported (supported: ByteLevel)", type);
+  for (const Json& inner : array_field(decoder, "decoders", "decoder")) {
+    check_decoder_part(inner, depth + 1);
+  }
+}
+
+}  // namespace
+
+void check_normalizer(const Json* normalizer) {
+  if (normalizer == nullptr) return;
+  const std::string type = type_field(*normalizer, "normalizer");
+  const bool empty_sequence =
+      type == "Sequence" && array_field(*normalizer, "normalizers", "normalizer").empty();
+  CARAVAN_CHECK(empty_sequence, InputError,
+                "normalizer: \"{}\" is not supported; byte-level Llama tokenizers have none{}",
+                type,
+                type == "Sequence" || type == "Prepend" || type == "Replace"
+                    ? " (SentencePiece tokenizers are not supported yet)"
+                    : "");
+}
+
+std::vector<std::string> split_patterns_of(const Json* pre_tokenizer) {
+  CARAVAN_CHECK(pre_tokenizer != nullptr, InputError,
+                "pre_tokenizer: there is none; only byte-level tokenizers are supported "
+                "(SentencePiece tokenizers are not supported yet)");
+  PreTokenizerReader reader;
+  reader.read(*pre_tokenizer, "pre_tokenizer", 0);
+  return reader.take();
+}
+
+void check_decoder(const Json* decoder) {
+  if (decoder != nullptr) check_decoder_part(*decoder, 0);
+}
+
+std::optional<std::string> prefix_token_of(const Json* post_processor) {
+  if (post_processor == nullptr) return std::nullopt;
+  return prefix_token(*post_processor, "post_processor", 0);
+}
+
+}  // namespace caravan::text
