@@ -33,7 +33,7 @@ TEST(ShardPlan, SpreadsHeadsColumnsAndVocabularyOverAnyNumberOfRanks) {
         EXPECT_EQ(shape.query_heads.begin, heads.end);
         EXPECT_EQ(shape.ffn_columns.begin, columns.end);
         EXPECT_EQ(shape.vocab_rows.begin, rows.end);
-        EXPECT_EQ(shape.ffn_columns.begin % kBandColumns, 0);
+        EXPECT_TRUE(shape.ffn_columns.empty() || shape.ffn_columns.begin % kBandColumns == 0);
         heads = shape.query_heads;
         columns = shape.ffn_columns;
         rows = shape.vocab_rows;
@@ -64,6 +64,7 @@ TEST(ShardPlan, EveryRankReadsWholeBandsAndTogetherEverything) {
       std::vector<bool> covered(static_cast<std::size_t>(spec.rows));
       for (const ShardShape& shape : all_shard_shapes(config, num_ranks)) {
         const Range rows = shape.rows_of(spec, config);
+        if (rows.empty()) continue;
         EXPECT_EQ(rows.begin % spec.band_rows, 0) << spec.name;
         EXPECT_TRUE(rows.end % spec.band_rows == 0 || rows.end == spec.rows) << spec.name;
         for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -91,7 +92,9 @@ TEST(ShardPlan, ListsEveryTensorOnceWithItsShape) {
       EXPECT_TRUE(spec.transposed);
       EXPECT_EQ(spec.num_bands(), 9);
     }
-    if (spec.name == "text.layer.0.w2") EXPECT_EQ(spec.num_bands(), 4);
+    if (spec.name == "text.layer.0.w2") {
+      EXPECT_EQ(spec.num_bands(), 4);
+    }
   }
 }
 
