@@ -4,8 +4,8 @@
 //
 // Numerics: scores are chains over d; softmax subtracts the row maximum and sums 16 lanes (position
 // mod 16), folded in a fixed order; values are chains over positions. So chunking, block placement,
-// batch mates, threads and instruction set change no bit. Memory is linear in the context: one
-// score row per thread.
+// batch mates, threads and instruction set change no bit. Memory is linear in the context: a
+// few score rows per thread.
 
 #include <ATen/core/Tensor.h>
 

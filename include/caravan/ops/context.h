@@ -2,6 +2,8 @@
 // What every operation needs besides its operands: the threads to share the work among and the
 // instruction set whose kernels run. Made once per rank by `app` or a test and passed by reference.
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -23,19 +25,29 @@ bool isa_supported(Isa isa);
 
 struct KernelTable;  // src/ops/cpu/kernel_table.h
 
+/// Borrows the team. Operations with one context run one at a time.
 class Context {
  public:
   /// @throws DeviceError if this CPU cannot run `isa`.
   Context(ThreadTeam& team, Isa isa);
+  ~Context();
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
 
   ThreadTeam& team() const { return *team_; }
   Isa isa() const { return isa_; }
   const KernelTable& kernels() const { return *kernels_; }
 
+  /// At least `count` floats, 64-byte aligned, for the length of one operation. Grows to the
+  /// largest request and stays, so that a steady loop allocates nothing; each call may move it.
+  float* scratch(std::int64_t count) const;
+
  private:
+  struct Scratch;
   ThreadTeam* team_;
   Isa isa_;
   const KernelTable* kernels_;
+  std::unique_ptr<Scratch> scratch_;
 };
 
 }  // namespace caravan::ops

@@ -2,9 +2,10 @@
 // The key/value cache: per layer one pool of blocks, each a run of kBlockTokens positions of one
 // sequence.
 //
-// Layout per layer and local KV head: block-major; keys [block][head][d][token] (so that a score is
-// a chain over d for 16 tokens at once), values [block][head][token][d padded to 16]. float32. Who
-// owns which block is decided elsewhere (engine/block_allocator). Pages are touched only when
+// Layout: [block][layer][keys, then values]; keys [head][d][token] (so that a score is a chain over
+// d for 16 tokens at once), values [head][token][d padded to 16]. float32. All layers of a block
+// lie together, so that memory in use follows the number of blocks in use, also with huge pages.
+// Who owns which block is decided elsewhere (engine/block_allocator). Pages are touched only when
 // blocks are used, so an idle pool costs address space only.
 
 #include <ATen/core/Tensor.h>

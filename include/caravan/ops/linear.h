@@ -26,7 +26,8 @@ void linear(const Context& context, const at::Tensor& x, const PackedWeight& wei
 /// The cut of this rank's input features into slices of the global sum, and the tree nodes to
 /// produce.
 struct SliceLayout {
-  std::vector<Range> slices;     // local input columns of each owned slice, in order
+  std::vector<Range> slices;     // local input columns of each owned slice: in order, without gaps,
+                                 // together all input features; a slice may be empty
   std::int64_t first_slice = 0;  // global index of slices[0]
   std::vector<SliceTree::Node>
       nodes;  // whole nodes to produce: global slice indices, together exactly the owned ones

@@ -50,8 +50,9 @@ class PackedWeight {
   at::Tensor storage_;  // uint8, huge-page aligned
 };
 
-/// An uninitialised CPU tensor of `bytes` (uint8), 2 MiB aligned and advised for huge pages when
-/// large.
+/// A zeroed CPU tensor of `bytes` (uint8) of its own pages, 2 MiB aligned and advised for huge
+/// pages when large. Pages that are never touched cost address space only.
+/// @throws DeviceError if the system has no memory left.
 at::Tensor allocate_huge(std::int64_t bytes);
 
 }  // namespace caravan::ops

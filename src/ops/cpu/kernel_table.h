@@ -1,0 +1,84 @@
+#pragma once
+// What one build of the kernels offers, and the plain arguments it takes: pointers and sizes only.
+// The builds are compiled with different instruction sets, so nothing here may drag in code that
+// the linker could pick for a CPU that cannot run it: types and constants, no inline functions that
+// kernels call. Leaves out: checks of shapes and sharing of rows (src/ops/*.cpp).
+
+#include <cstdint>
+
+#include "caravan/core/dtype.h"
+#include "caravan/core/partition.h"
+#include "caravan/core/thread_team.h"
+
+namespace caravan::ops {
+
+/// A product with a packed weight. Plain products are the case of one slice and one node.
+struct LinearArgs {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  const void* weights = nullptr;
+  DType dtype = DType::kFloat32;
+  const float* bias = nullptr;  // [out] or null; added after the chain of a plain product
+  float* y = nullptr;           // [nodes][rows][out] with the strides below
+  std::int64_t y_stride = 0;
+  std::int64_t y_node_stride = 0;
+  const Range* slices = nullptr;  // consecutive columns, together [0, in)
+  std::int64_t num_slices = 0;
+  const SliceTree::Node* nodes = nullptr;  // their slices: global indices from first_slice on
+  std::int64_t first_slice = 0;
+  std::int64_t stack_levels = 0;  // tiles that wait for their right sibling, at most
+  float* packed = nullptr;        // rows * in floats, where linear_packs says so
+  float* stacks = nullptr;        // linear_stack_floats for each thread
+};
+
+/// Most queries that one attention tile can have in any build.
+inline constexpr int kMaxAttentionQueries = 12;
+
+/// Queries of one sequence that read the same KV head.
+struct AttentionTile {
+  int count = 0;
+  const float* queries[kMaxAttentionQueries] = {};  // [head_dim] each
+  float* outputs[kMaxAttentionQueries] = {};        // [head_dim] each
+  std::int64_t visible[kMaxAttentionQueries] = {};  // positions [0, visible) are read; >= 1
+  const float* keys = nullptr;                      // of this head in block 0: [head_dim][16]
+  const float* values = nullptr;                    // of this head in block 0: [16][padded_dim]
+  std::int64_t key_block_stride = 0;
+  std::int64_t value_block_stride = 0;
+  const std::int32_t* blocks = nullptr;
+  std::int64_t head_dim = 0;
+  std::int64_t padded_dim = 0;
+  float scale = 0;
+  float* query_scratch = nullptr;  // head_dim * attention_queries floats
+  float* scores = nullptr;         // attention_queries rows of score_stride floats
+  std::int64_t score_stride = 0;   // multiple of 16, at least the largest `visible`
+};
+
+struct KernelTable {
+  /// Whether `linear` reads LinearArgs::packed, made by linear_pack before.
+  bool (*linear_packs)(std::int64_t rows);
+  std::int64_t (*linear_stack_floats)(const LinearArgs& args);
+  void (*linear_pack)(const LinearArgs& args, ThreadShare share);
+  void (*linear)(const LinearArgs& args, ThreadShare share);
+
+  int attention_queries;  // most queries a tile may have
+  void (*attention)(const AttentionTile& tile);
+
+  void (*rms_norm)(const float* x, const float* weight, float epsilon, std::int64_t width,
+                   float* y);
+  void (*swiglu)(const float* gate, const float* up, std::int64_t width, float* y);
+  void (*argmax)(const float* x, std::int64_t width, float* value, std::int32_t* index);
+
+  void (*sin_cos)(const float* angles, std::int64_t count, float* sines, float* cosines);
+  void (*exp_shifted)(const float* x, std::int64_t count, float shift, float* y);
+  float (*row_max)(const float* x, std::int64_t count);
+  double (*exp_sum)(const float* x, std::int64_t count, float shift);
+};
+
+extern const KernelTable kGenericKernels;
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+
+}  // namespace caravan::ops

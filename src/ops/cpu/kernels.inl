@@ -1,0 +1,27 @@
+// The kernels over one vector layer, and the table that names them.
+
+// Each file uses those before it.
+// clang-format off
+#include "tile.inl"
+#include "linear.inl"
+#include "math.inl"
+#include "attention.inl"
+#include "rows.inl"
+// clang-format on
+
+constexpr KernelTable kTable = {
+    .linear_packs = linear_packs,
+    .linear_stack_floats = linear_stack_floats,
+    .linear_pack = linear_pack,
+    .linear = linear,
+    .attention_queries = kTileRows,
+    .attention = attention,
+    .rms_norm = rms_norm,
+    .swiglu = swiglu,
+    .argmax = argmax,
+    .sin_cos = sin_cos,
+    .exp_shifted = exp_shifted,
+    .row_max = row_max,
+    .exp_sum = exp_sum,
+};
+static_assert(kTileRows <= kMaxAttentionQueries);

@@ -1,0 +1,22 @@
+// The kernels built for AVX2, FMA and F16C. Everything lives in an unnamed namespace, so that no
+// function compiled for this instruction set can replace one of another build at link time.
+
+#include <immintrin.h>
+
+#include "kernel_table.h"
+
+namespace caravan::ops {
+namespace {
+
+// Each file uses those before it.
+// clang-format off
+#include "elements.inl"
+#include "simd_avx2.inl"
+#include "kernels.inl"
+// clang-format on
+
+}  // namespace
+
+extern const KernelTable kAvx2Kernels = kTable;
+
+}  // namespace caravan::ops

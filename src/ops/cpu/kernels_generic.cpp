@@ -1,0 +1,20 @@
+// The kernels built for plain C++ for any x86-64. Everything lives in an unnamed namespace, so that
+// no function compiled for this instruction set can replace one of another build at link time.
+
+#include "kernel_table.h"
+
+namespace caravan::ops {
+namespace {
+
+// Each file uses those before it.
+// clang-format off
+#include "elements.inl"
+#include "simd_generic.inl"
+#include "kernels.inl"
+// clang-format on
+
+}  // namespace
+
+extern const KernelTable kGenericKernels = kTable;
+
+}  // namespace caravan::ops

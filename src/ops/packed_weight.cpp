@@ -1,0 +1,153 @@
+#include "caravan/ops/packed_weight.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+
+namespace caravan::ops {
+namespace {
+
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+/// Maps `bytes` of zero pages, 2 MiB aligned where huge pages can help.
+void* map_pages(std::int64_t bytes) {
+  const std::int64_t slack = bytes >= kHugePage ? kHugePage : 0;
+  const auto mapped = static_cast<std::size_t>(bytes + slack);
+  void* const address = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  CARAVAN_CHECK(address != MAP_FAILED, DeviceError,
+                "cannot allocate {} of memory: {}; ask for a smaller --kv-memory or more ranks",
+                format_bytes(static_cast<double>(bytes)), std::strerror(errno));
+  if (slack == 0) return address;
+  auto* const first = static_cast<std::byte*>(address);
+  const auto misalignment = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(first) %
+                                                      static_cast<std::uintptr_t>(kHugePage));
+  const std::int64_t before = misalignment == 0 ? 0 : kHugePage - misalignment;
+  // Failing to give back the ends would only keep address space.
+  if (before > 0) munmap(first, static_cast<std::size_t>(before));
+  if (slack > before) munmap(first + before + bytes, static_cast<std::size_t>(slack - before));
+  // Without huge pages everything works, only slower.
+  madvise(first + before, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  return first + before;
+}
+
+template <typename Element>
+void fill_rows(Element* panels, std::int64_t in, std::int64_t first, std::int64_t count,
+               const Element* source) {
+  constexpr std::int64_t kPanel = PackedWeight::kPanel;
+  for (std::int64_t row = 0; row < count; ++row) {
+    const std::int64_t out = first + row;
+    Element* const lane = panels + out / kPanel * in * kPanel + out % kPanel;
+    for (std::int64_t k = 0; k < in; ++k) lane[k * kPanel] = source[row * in + k];
+  }
+}
+
+/// Panel by panel, so that each line of the panel is written while it is in the cache.
+template <typename Element>
+void fill_rows_by_panel(Element* panels, std::int64_t in, std::int64_t first, std::int64_t count,
+                        const Element* source) {
+  constexpr std::int64_t kPanel = PackedWeight::kPanel;
+  constexpr std::int64_t kColumns = 64;
+  std::int64_t row = 0;
+  while (row < count) {
+    const std::int64_t out = first + row;
+    const std::int64_t rows = std::min(count - row, kPanel - out % kPanel);
+    if (rows < kPanel) {
+      fill_rows(panels, in, out, rows, source + row * in);
+    } else {
+      Element* const panel = panels + out * in;
+      for (std::int64_t begin = 0; begin < in; begin += kColumns) {
+        const std::int64_t end = std::min(begin + kColumns, in);
+        for (std::int64_t lane = 0; lane < kPanel; ++lane) {
+          const Element* const from = source + (row + lane) * in;
+          for (std::int64_t k = begin; k < end; ++k) panel[k * kPanel + lane] = from[k];
+        }
+      }
+    }
+    row += rows;
+  }
+}
+
+template <typename Element>
+void fill_columns(Element* panels, std::int64_t in, std::int64_t out_features, Range columns,
+                  const Element* source) {
+  constexpr std::int64_t kPanel = PackedWeight::kPanel;
+  for (std::int64_t k = columns.begin; k < columns.end; ++k) {
+    const Element* const from = source + (k - columns.begin) * out_features;
+    for (std::int64_t out = 0; out < out_features; out += kPanel) {
+      const std::int64_t lanes = std::min(kPanel, out_features - out);
+      std::memcpy(panels + out * in + k * kPanel, from + out,
+                  static_cast<std::size_t>(lanes) * sizeof(Element));
+    }
+  }
+}
+
+}  // namespace
+
+at::Tensor allocate_huge(std::int64_t bytes) {
+  CARAVAN_ASSERT(bytes >= 0, "cannot allocate {} bytes", bytes);
+  if (bytes == 0) return at::empty({0}, at::kByte);
+  void* const address = map_pages(bytes);
+  const auto length = static_cast<std::size_t>(bytes);
+  return at::from_blob(
+      address, {bytes}, [length](void* pages) { munmap(pages, length); }, at::kByte);
+}
+
+PackedWeight::PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype)
+    : out_features_(out_features), in_features_(in_features), dtype_(dtype) {
+  CARAVAN_ASSERT(out_features >= 0 && in_features >= 0, "a weight of {} x {}", out_features,
+                 in_features);
+  storage_ = allocate_huge(bytes());
+}
+
+void PackedWeight::set_output_rows(std::int64_t first, std::int64_t count, const void* source) {
+  CARAVAN_ASSERT(first >= 0 && count >= 0 && first + count <= out_features_,
+                 "rows [{}, {}) of a weight with {} outputs", first, first + count, out_features_);
+  if (count == 0 || in_features_ == 0) return;
+  // Only the width of an element matters here.
+  if (element_bytes(dtype_) == 4) {
+    fill_rows_by_panel(static_cast<std::uint32_t*>(storage_.data_ptr()), in_features_, first, count,
+                       static_cast<const std::uint32_t*>(source));
+  } else {
+    fill_rows_by_panel(static_cast<std::uint16_t*>(storage_.data_ptr()), in_features_, first, count,
+                       static_cast<const std::uint16_t*>(source));
+  }
+}
+
+void PackedWeight::set_input_rows(std::int64_t first, std::int64_t count, const void* source) {
+  CARAVAN_ASSERT(first >= 0 && count >= 0 && first + count <= in_features_,
+                 "columns [{}, {}) of a weight with {} inputs", first, first + count, in_features_);
+  const Range columns{first, first + count};
+  if (columns.empty() || out_features_ == 0) return;
+  if (element_bytes(dtype_) == 4) {
+    fill_columns(static_cast<std::uint32_t*>(storage_.data_ptr()), in_features_, out_features_,
+                 columns, static_cast<const std::uint32_t*>(source));
+  } else {
+    fill_columns(static_cast<std::uint16_t*>(storage_.data_ptr()), in_features_, out_features_,
+                 columns, static_cast<const std::uint16_t*>(source));
+  }
+}
+
+const void* PackedWeight::data() const {
+  return storage_.defined() ? storage_.const_data_ptr() : nullptr;
+}
+
+std::int64_t PackedWeight::bytes() const {
+  return num_panels() * kPanel * in_features_ * element_bytes(dtype_);
+}
+
+float PackedWeight::element(std::int64_t out, std::int64_t k) const {
+  CARAVAN_ASSERT(out >= 0 && out < out_features_ && k >= 0 && k < in_features_,
+                 "element [{}, {}] of a weight of {} x {}", out, k, out_features_, in_features_);
+  const std::int64_t index = out / kPanel * in_features_ * kPanel + k * kPanel + out % kPanel;
+  return load_element(data(), dtype_, index);
+}
+
+}  // namespace caravan::ops

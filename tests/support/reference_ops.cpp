@@ -1,0 +1,102 @@
+#include "support/reference_ops.h"
+
+#include <ATen/ops/full.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace caravan::testing {
+
+std::vector<ops::Isa> supported_isas() {
+  std::vector<ops::Isa> isas;
+  for (const ops::Isa isa : {ops::Isa::kGeneric, ops::Isa::kAvx2, ops::Isa::kAvx512}) {
+    if (ops::isa_supported(isa)) isas.push_back(isa);
+  }
+  return isas;
+}
+
+at::Tensor random_rows(Random& random, std::int64_t rows, std::int64_t columns,
+                       std::int64_t extra) {
+  at::Tensor all =
+      at::full({rows, columns + extra}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  std::normal_distribution<float> normal;
+  auto* const data = all.data_ptr<float>();
+  for (std::int64_t n = 0; n < rows; ++n) {
+    for (std::int64_t k = 0; k < columns; ++k) data[n * (columns + extra) + k] = normal(random);
+  }
+  return all.narrow(1, 0, columns);
+}
+
+std::vector<std::byte> encode(const std::vector<float>& values, DType dtype) {
+  const auto width = static_cast<std::size_t>(element_bytes(dtype));
+  std::vector<std::byte> bytes(values.size() * width);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kFloat32) {
+      std::memcpy(bytes.data() + i * width, &values[i], width);
+    } else {
+      const std::uint16_t bits =
+          dtype == DType::kBFloat16 ? float_to_bf16(values[i]) : float_to_fp16(values[i]);
+      std::memcpy(bytes.data() + i * width, &bits, width);
+    }
+  }
+  return bytes;
+}
+
+TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype) {
+  TestWeight weight{out, in, {}, ops::PackedWeight(out, in, dtype)};
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<std::size_t>(out * in));
+  for (float& value : values) value = normal(random);
+  const std::vector<std::byte> stored = encode(values, dtype);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = load_element(stored.data(), dtype, static_cast<std::int64_t>(i));
+  }
+  weight.packed.set_output_rows(0, out, stored.data());
+  weight.dense = std::move(values);
+  return weight;
+}
+
+float chain(const float* x, const float* weights, Range columns) {
+  float sum = 0;
+  for (std::int64_t k = columns.begin; k < columns.end; ++k) sum = std::fma(x[k], weights[k], sum);
+  return sum;
+}
+
+float tree_sum(const float* x, const float* weights, const std::vector<Range>& slices, Range node) {
+  if (node.size() == 1) return chain(x, weights, slices[static_cast<std::size_t>(node.begin)]);
+  // The left child is the largest power of two below the size.
+  const auto half =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(node.size() - 1)));
+  return tree_sum(x, weights, slices, {node.begin, node.begin + half}) +
+         tree_sum(x, weights, slices, {node.begin + half, node.end});
+}
+
+double dot(const float* x, const float* weights, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    sum += static_cast<double>(x[k]) * static_cast<double>(weights[k]);
+  }
+  return sum;
+}
+
+::testing::AssertionResult same_bits(const at::Tensor& got, const at::Tensor& expected) {
+  if (!got.sizes().equals(expected.sizes())) {
+    return ::testing::AssertionFailure()
+           << "shapes differ: " << got.numel() << " and " << expected.numel() << " elements";
+  }
+  const at::Tensor a = got.contiguous();
+  const at::Tensor b = expected.contiguous();
+  const auto* const left = a.const_data_ptr<float>();
+  const auto* const right = b.const_data_ptr<float>();
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    if (std::bit_cast<std::uint32_t>(left[i]) != std::bit_cast<std::uint32_t>(right[i])) {
+      return ::testing::AssertionFailure() << "element " << i << " of " << a.numel() << ": got "
+                                           << left[i] << ", expected " << right[i];
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace caravan::testing

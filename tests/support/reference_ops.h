@@ -1,0 +1,53 @@
+#pragma once
+// Plain references of the operations (loops, double or one explicit chain), and what their tests
+// share: random operands, the instruction sets of this machine, comparison by bits.
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "caravan/core/dtype.h"
+#include "caravan/core/partition.h"
+#include "caravan/ops/context.h"
+#include "caravan/ops/packed_weight.h"
+
+namespace caravan::testing {
+
+/// Instruction sets that this CPU can run, generic first.
+std::vector<ops::Isa> supported_isas();
+
+using Random = std::mt19937;
+
+/// [rows, columns] float32, standard normal. `extra` columns of NaN follow each row in memory.
+at::Tensor random_rows(Random& random, std::int64_t rows, std::int64_t columns,
+                       std::int64_t extra = 0);
+
+/// A dense matrix rounded to a storage type, in both forms.
+struct TestWeight {
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::vector<float> dense;  // [out][in], values that `dtype` holds exactly
+  ops::PackedWeight packed;
+};
+TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype);
+
+/// `values` in the storage type.
+std::vector<std::byte> encode(const std::vector<float>& values, DType dtype);
+
+/// The chain that the contract promises: fma in increasing k over `columns`, from zero.
+float chain(const float* x, const float* weights, Range columns);
+
+/// The tree of SliceTree over slices [node.begin, node.end) of one output element, top down.
+float tree_sum(const float* x, const float* weights, const std::vector<Range>& slices, Range node);
+
+/// Product in double.
+double dot(const float* x, const float* weights, std::int64_t count);
+
+/// Whether two tensors of one shape hold the same bits; if not, where they differ first.
+::testing::AssertionResult same_bits(const at::Tensor& got, const at::Tensor& expected);
+
+}  // namespace caravan::testing
