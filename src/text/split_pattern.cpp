@@ -3,10 +3,12 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
 #include "caravan/core/error.h"
+#include "unicode_classes.h"
 
 namespace caravan::text {
 namespace {
@@ -19,11 +21,6 @@ std::string message_of(int error) {
 
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
-/// The White_Space property (Unicode 15, PropList.txt) as the inside of a class. Written out
-/// because older PCRE2 do not know \p{White_Space}.
-constexpr std::string_view kWhiteSpace =
-    R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-
 /// Length of a POSIX class name such as [:alpha:] at `position`, or 0.
 std::size_t posix_class_length(std::string_view pattern, std::size_t position) {
   if (pattern.substr(position, 2) != "[:") return 0;
@@ -31,37 +28,68 @@ std::size_t posix_class_length(std::string_view pattern, std::size_t position) {
   return end == std::string_view::npos ? 0 : end + 2 - position;
 }
 
-/// `pattern` with \s and \S replaced by White_Space. Inside a class only \s can be: a negated set
-/// is no member of a class.
-std::string with_unicode_white_space(std::string_view pattern) {
+/// A character set as it stands in a pattern, and what replaces it.
+struct CharacterSet {
+  std::string_view spelling;
+  std::string_view open;  // outside a class
+  std::string_view members;
+  bool negated = false;
+};
+constexpr std::array<CharacterSet, 4> kCharacterSets = {{
+    {R"(\s)", "[", kWhiteSpace},
+    {R"(\S)", "[^", kWhiteSpace, true},
+    {R"(\p{L})", "[", kLetters},
+    {R"(\p{N})", "[", kNumbers},
+}};
+
+const CharacterSet* character_set_at(std::string_view pattern, std::size_t position) {
+  for (const CharacterSet& set : kCharacterSets) {
+    if (pattern.substr(position, set.spelling.size()) == set.spelling) return &set;
+  }
+  return nullptr;
+}
+
+/// Length of the escape sequence at `position`; \Q includes all up to its \E.
+std::size_t escape_length(std::string_view pattern, std::size_t position) {
+  if (pattern.substr(position, 2) != "\\Q") return 2;
+  const std::size_t end = pattern.find("\\E", position);
+  return end == std::string_view::npos ? pattern.size() - position : end + 2 - position;
+}
+
+/// Length of the beginning of a class at `position`: a first ] is a member.
+std::size_t class_opening_length(std::string_view pattern, std::size_t position) {
+  std::size_t length = 1;
+  if (pattern.substr(position + length, 1) == "^") ++length;
+  if (pattern.substr(position + length, 1) == "]") ++length;
+  return length;
+}
+
+/// `pattern` with its character sets replaced by those of unicode_classes.h. A negated set cannot
+/// be written as a member of a class, so \S stays PCRE2's own there.
+std::string with_unicode_sets(std::string_view pattern) {
   std::string result;
   bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
+  for (std::size_t i = 0; i < pattern.size();) {
+    const CharacterSet* set = character_set_at(pattern, i);
+    if (set != nullptr && !(in_class && set->negated)) {
+      if (!in_class) result.append(set->open);
+      result.append(set->members);
+      if (!in_class) result.append("]");
+      i += set->spelling.size();
+      continue;
+    }
     std::size_t copied = 1;
-    if (pattern[i] == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[i + 1];
-      if (escaped == 's' || (escaped == 'S' && !in_class)) {
-        const std::string_view open = in_class ? "" : escaped == 's' ? "[" : "[^";
-        result.append(open).append(kWhiteSpace).append(in_class ? "" : "]");
-        ++i;
-        continue;
-      }
-      copied = 2;
-      if (escaped == 'Q') {  // literal text up to \E
-        const std::size_t end = pattern.find("\\E", i);
-        copied = end == std::string_view::npos ? pattern.size() - i : end + 2 - i;
-      }
-    } else if (in_class && pattern[i] == '[') {
+    if (pattern[i] == '\\') {
+      copied = escape_length(pattern, i);
+    } else if (in_class) {
       copied = std::max<std::size_t>(posix_class_length(pattern, i), 1);
+      in_class = pattern[i] != ']';
     } else if (pattern[i] == '[') {
+      copied = class_opening_length(pattern, i);
       in_class = true;
-      if (pattern.substr(i + 1, 1) == "^") ++copied;
-      if (pattern.substr(i + copied, 1) == "]") ++copied;  // a first ] is a member
-    } else if (in_class && pattern[i] == ']') {
-      in_class = false;
     }
     result.append(pattern.substr(i, copied));
-    i += copied - 1;
+    i += copied;
   }
   return result;
 }
@@ -74,7 +102,7 @@ void Pcre2MatchContextTraits::release(Handle handle) noexcept { pcre2_match_cont
 void Pcre2JitStackTraits::release(Handle handle) noexcept { pcre2_jit_stack_free(handle); }
 
 SplitPattern::SplitPattern(const std::string& pattern) : pattern_(pattern) {
-  const std::string rewritten = with_unicode_white_space(pattern);
+  const std::string rewritten = with_unicode_sets(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
   constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;

@@ -43,8 +43,8 @@ struct Pcre2JitStackTraits {
 /// A compiled pattern. Immutable: many threads may match with it at once.
 class SplitPattern {
  public:
-  /// `\s` and `\S` mean Unicode's White_Space, as in the libraries that tokenizers are trained with
-  /// (PCRE2's own `\s` has U+180E in addition).
+  /// `\s`, `\S`, `\p{L}` and `\p{N}` mean the sets of Unicode 16, as in the libraries that
+  /// tokenizers are trained with, whatever version PCRE2 has (unicode_classes.h).
   /// @throws ConfigError with PCRE2's message and the offset.
   explicit SplitPattern(const std::string& pattern);
 
