@@ -60,6 +60,13 @@ struct StoredTensor {
   std::vector<std::uint32_t> band_crc32c;  // one per band
 };
 
+/// What a complete check has read.
+struct VerifyResult {
+  std::int64_t tensors = 0;
+  std::int64_t bytes = 0;
+  double seconds = 0;
+};
+
 class ModelFile final : public model::WeightSource {
  public:
   /// Opens and checks the file (one process).
@@ -89,19 +96,18 @@ class ModelFile final : public model::WeightSource {
   /// Whether read_rows checks checksums (default yes).
   void set_verify(bool verify);
 
+  /// Reads every tensor and checks every checksum.
+  /// @throws ConfigError naming the bad bands (at most 20); IoError.
+  VerifyResult verify_all();
+
  private:
   struct State;
   explicit ModelFile(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
-/// Reads everything and checks every checksum.
-/// @throws ConfigError naming the first bad bands of each tensor (at most 20 faults).
-struct VerifyResult {
-  std::int64_t tensors = 0;
-  std::int64_t bytes = 0;
-  double seconds = 0;
-};
+/// Opens a checkpoint, reads everything and checks every checksum.
+/// @throws as ModelFile::open; ConfigError naming the bad bands (at most 20).
 VerifyResult verify(const std::string& path);
 
 /// What `caravan inspect` prints: a readable table, or JSON. `with_tensors` lists every tensor.

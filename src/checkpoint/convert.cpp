@@ -1,0 +1,109 @@
+#include "caravan/checkpoint/convert.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "caravan/checkpoint/model_file.h"
+#include "caravan/checkpoint/model_writer.h"
+#include "caravan/checkpoint/source.h"
+#include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+#include "caravan/io/atomic_file.h"
+#include "tensor_stream.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Metadata, alignment and the tokenizer, which for the largest vocabularies is some 10 MB.
+constexpr std::int64_t kOverheadBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kOverheadBytesPerTensor = 16384;
+
+void check_target(const ConvertOptions& options) {
+  std::error_code failure;
+  CARAVAN_CHECK(!io::same_file(options.source, options.target), UsageError,
+                "the target {} is the source itself", options.target);
+  CARAVAN_CHECK(!fs::is_directory(options.target, failure), UsageError,
+                "the target {} is a folder, expected the name of a file to write", options.target);
+  CARAVAN_CHECK(options.overwrite || !fs::exists(options.target, failure), UsageError,
+                "{} exists already; --overwrite replaces it", options.target);
+}
+
+void check_target_is_no_part(const Source& source, const std::string& target) {
+  for (const io::InputFile& file : source.files) {
+    CARAVAN_CHECK(!io::same_file(file.path(), target), UsageError,
+                  "the target {} is a file of the source ({})", target, file.path());
+  }
+}
+
+// Vectors are small and always computed with in float32: they keep a 16-bit type only where it
+// holds the source's values exactly.
+DType stored_dtype(const Source& source, const model::TensorSpec& spec, DType matrix_dtype) {
+  if (!spec.is_vector) return matrix_dtype;
+  const ElementType type = source.tensor(spec.name).type;
+  const bool same = (type == ElementType::kBF16 && matrix_dtype == DType::kBFloat16) ||
+                    (type == ElementType::kF16 && matrix_dtype == DType::kFloat16);
+  return same ? matrix_dtype : DType::kFloat32;
+}
+
+void check_disk_space(const std::string& target, std::int64_t weight_bytes,
+                      std::int64_t num_tensors) {
+  const std::int64_t needed = weight_bytes + kOverheadBytes + num_tensors * kOverheadBytesPerTensor;
+  const std::int64_t available = io::free_disk_bytes(target);
+  CARAVAN_CHECK(available >= needed, IoError, "{} needs {}, but its file system has {} free",
+                target, format_bytes(static_cast<double>(needed)),
+                format_bytes(static_cast<double>(available)));
+}
+
+void check_readable_back(const std::string& path, const std::string& expected_hash) {
+  ModelFile file = ModelFile::open(path);
+  CARAVAN_CHECK(file.description().content_hash == expected_hash, IoError,
+                "{} reads back with another content than was written: the disk or the memory of "
+                "this machine is at fault",
+                path);
+  file.verify_all();
+}
+
+}  // namespace
+
+ConvertSummary convert(const ConvertOptions& options) {
+  const Stopwatch watch;
+  check_target(options);
+  Source source = open_source(options.source, {options.chat_format, options.name});
+  check_target_is_no_part(source, options.target);
+  ModelDescription& description = source.description;
+  description.dtype = options.dtype.value_or(description.dtype);
+  description.created_by = "caravan " CARAVAN_VERSION;
+
+  const std::vector<model::TensorSpec> specs = model::tensor_specs(description.config);
+  ConvertSummary summary;
+  for (const model::TensorSpec& spec : specs) {
+    summary.tensors += 1;
+    summary.bytes +=
+        spec.num_elements() * element_bytes(stored_dtype(source, spec, description.dtype));
+  }
+  check_disk_space(options.target, summary.bytes, summary.tensors);
+
+  io::TemporaryName temporary(options.target);
+  {
+    ModelWriter writer(temporary.path());
+    std::int64_t done = 0;
+    const BytesWritten written = [&](std::int64_t bytes) {
+      done += bytes;
+      if (options.progress) options.progress(done, summary.bytes);
+    };
+    for (const model::TensorSpec& spec : specs) {
+      stream_tensor(source, spec, stored_dtype(source, spec, description.dtype), writer,
+                    StreamLimits{}, written);
+    }
+    writer.finish(description);
+  }
+  check_readable_back(temporary.path(), description.content_hash);
+  temporary.commit();
+  summary.content_hash = description.content_hash;
+  summary.seconds = watch.seconds();
+  return summary;
+}
+
+}  // namespace caravan::checkpoint

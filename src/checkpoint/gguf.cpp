@@ -1,0 +1,351 @@
+#include "caravan/checkpoint/gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/error.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+constexpr std::int64_t kMaxMetadataBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxArrayElements = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxKeyBytes = 65535;  // the format's own limit
+constexpr std::int64_t kMaxAlignment = 1 << 20;
+constexpr std::size_t kBufferBytes = 1 << 20;
+
+// Reads the metadata from front to back through a buffer, never beyond the file.
+class Cursor {
+ public:
+  explicit Cursor(io::InputFile& file) : file_(file) {}
+
+  std::int64_t position() const { return buffer_begin_ + static_cast<std::int64_t>(used_); }
+  std::int64_t remaining() const { return file_.size() - position(); }
+
+  void take(std::byte* out, std::int64_t count, const std::string& what) {
+    CARAVAN_CHECK(count <= remaining(), InputError,
+                  "{}: {} needs {} bytes at byte {}, the file has {} left: it is truncated",
+                  file_.path(), what, count, position(), remaining());
+    CARAVAN_CHECK(position() + count <= kMaxMetadataBytes, InputError,
+                  "{}: the metadata exceed {} bytes at {}", file_.path(), kMaxMetadataBytes, what);
+    while (count > 0) {
+      if (used_ == buffer_.size()) refill();
+      const std::size_t piece = std::min(checked_cast<std::size_t>(count), buffer_.size() - used_);
+      std::memcpy(out, buffer_.data() + used_, piece);
+      out += piece;
+      used_ += piece;
+      count -= static_cast<std::int64_t>(piece);
+    }
+  }
+
+  template <typename T>
+  T number(const std::string& what) {
+    T value{};
+    take(reinterpret_cast<std::byte*>(&value), sizeof(T), what);
+    return value;
+  }
+
+  std::int64_t count(const std::string& what) {
+    const auto value = number<std::uint64_t>(what);
+    // Whatever is counted takes at least one byte each.
+    CARAVAN_CHECK(std::cmp_less_equal(value, remaining()), InputError,
+                  "{}: {} counts {}, more than the file has bytes", file_.path(), what, value);
+    return static_cast<std::int64_t>(value);
+  }
+
+  std::string text(const std::string& what, std::int64_t max_bytes = kMaxMetadataBytes) {
+    const std::int64_t length = count(what);
+    CARAVAN_CHECK(length <= max_bytes, InputError, "{}: {} has {} bytes, expected at most {}",
+                  file_.path(), what, length, max_bytes);
+    std::string value(checked_cast<std::size_t>(length), '\0');
+    take(reinterpret_cast<std::byte*>(value.data()), length, what);
+    return value;
+  }
+
+ private:
+  void refill() {
+    buffer_begin_ += static_cast<std::int64_t>(buffer_.size());
+    const auto left = static_cast<std::size_t>(file_.size() - buffer_begin_);
+    buffer_.resize(std::min(left, kBufferBytes));
+    used_ = 0;
+    file_.read(buffer_begin_, buffer_);
+  }
+
+  io::InputFile& file_;
+  std::vector<std::byte> buffer_;
+  std::int64_t buffer_begin_ = 0;
+  std::size_t used_ = 0;
+};
+
+enum class ValueType : std::uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
+};
+
+std::int64_t from_unsigned(std::uint64_t value, const std::string& what) {
+  CARAVAN_CHECK(std::in_range<std::int64_t>(value), InputError, "{} is {}, beyond 2^63", what,
+                value);
+  return static_cast<std::int64_t>(value);
+}
+
+bool is_integer_type(ValueType type) {
+  return type != ValueType::kF32 && type != ValueType::kF64 && type != ValueType::kString &&
+         type != ValueType::kArray && type <= ValueType::kF64;
+}
+
+std::int64_t read_integer(Cursor& cursor, ValueType type, const std::string& what) {
+  switch (type) {
+    case ValueType::kU8: return cursor.number<std::uint8_t>(what);
+    case ValueType::kI8: return cursor.number<std::int8_t>(what);
+    case ValueType::kU16: return cursor.number<std::uint16_t>(what);
+    case ValueType::kI16: return cursor.number<std::int16_t>(what);
+    case ValueType::kU32: return cursor.number<std::uint32_t>(what);
+    case ValueType::kI32: return cursor.number<std::int32_t>(what);
+    case ValueType::kBool: return cursor.number<std::uint8_t>(what) != 0 ? 1 : 0;
+    case ValueType::kU64: return from_unsigned(cursor.number<std::uint64_t>(what), what);
+    case ValueType::kI64: return cursor.number<std::int64_t>(what);
+    case ValueType::kF32:
+    case ValueType::kF64:
+    case ValueType::kString:
+    case ValueType::kArray: break;
+  }
+  throw_internal_error(__FILE__, __LINE__, "type", what + " is no integer");
+}
+
+double read_real(Cursor& cursor, ValueType type, const std::string& what) {
+  return type == ValueType::kF32 ? static_cast<double>(cursor.number<float>(what))
+                                 : cursor.number<double>(what);
+}
+
+template <typename T, typename Read>
+std::vector<T> read_elements(std::int64_t count, Read&& read) {
+  std::vector<T> values;  // grows as data come in: a false count cannot allocate much
+  for (std::int64_t i = 0; i < count; ++i) values.push_back(read());
+  return values;
+}
+
+GgufValue read_array(Cursor& cursor, const std::string& path, const std::string& what) {
+  const auto type = static_cast<ValueType>(cursor.number<std::uint32_t>(what));
+  const std::int64_t count = cursor.count(what);
+  CARAVAN_CHECK(count <= kMaxArrayElements, InputError,
+                "{}: {} has {} elements, expected at most {}", path, what, count,
+                kMaxArrayElements);
+  if (type == ValueType::kString)
+    return read_elements<std::string>(count, [&] { return cursor.text(what); });
+  if (type == ValueType::kF32 || type == ValueType::kF64)
+    return read_elements<double>(count, [&] { return read_real(cursor, type, what); });
+  CARAVAN_CHECK(is_integer_type(type), InputError, "{}: {} is an array of the unknown type {}",
+                path, what, static_cast<std::uint32_t>(type));
+  return read_elements<std::int64_t>(count, [&] { return read_integer(cursor, type, what); });
+}
+
+GgufValue read_value(Cursor& cursor, const std::string& path, const std::string& what) {
+  const auto type = static_cast<ValueType>(cursor.number<std::uint32_t>(what));
+  if (type == ValueType::kArray) return read_array(cursor, path, what);
+  if (type == ValueType::kString) return cursor.text(what);
+  if (type == ValueType::kF32 || type == ValueType::kF64) return read_real(cursor, type, what);
+  if (type == ValueType::kBool) return read_integer(cursor, type, what) != 0;
+  CARAVAN_CHECK(is_integer_type(type), InputError, "{}: {} has the unknown type {}", path, what,
+                static_cast<std::uint32_t>(type));
+  return read_integer(cursor, type, what);
+}
+
+// Names of the types that this program does not read, so that the message can say what was found.
+std::string foreign_type_name(std::uint32_t id) {
+  switch (id) {
+    case 9: return "Q8_1";
+    case 10: return "Q2_K";
+    case 11: return "Q3_K";
+    case 12: return "Q4_K";
+    case 13: return "Q5_K";
+    case 14: return "Q6_K";
+    case 15: return "Q8_K";
+    case 16: return "IQ2_XXS";
+    case 17: return "IQ2_XS";
+    case 18: return "IQ3_XXS";
+    case 19: return "IQ1_S";
+    case 20: return "IQ4_NL";
+    case 21: return "IQ3_S";
+    case 22: return "IQ2_S";
+    case 23: return "IQ4_XS";
+    case 24: return "I8";
+    case 25: return "I16";
+    case 26: return "I32";
+    case 27: return "I64";
+    case 29: return "IQ1_M";
+    case 34: return "TQ1_0";
+    case 35: return "TQ2_0";
+    case 39: return "MXFP4";
+    default: return fmt::format("number {}", id);
+  }
+}
+
+ElementType element_type(std::uint32_t id, const std::string& where) {
+  switch (id) {
+    case 0: return ElementType::kF32;
+    case 1: return ElementType::kF16;
+    case 2: return ElementType::kQ4_0;
+    case 3: return ElementType::kQ4_1;
+    case 6: return ElementType::kQ5_0;
+    case 7: return ElementType::kQ5_1;
+    case 8: return ElementType::kQ8_0;
+    case 28: return ElementType::kF64;
+    case 30: return ElementType::kBF16;
+    default: break;
+  }
+  throw InputError(fmt::format(
+      "{} has the type {}, which this version does not read; expected F32, F16, BF16, Q8_0, Q4_0, "
+      "Q4_1, Q5_0 or Q5_1 (take another quantization of the model)",
+      where, foreign_type_name(id)));
+}
+
+SourceTensor read_tensor_info(Cursor& cursor, const std::string& path) {
+  SourceTensor tensor;
+  tensor.name = cursor.text("a tensor name", kMaxKeyBytes);
+  const std::string where = fmt::format("{}: tensor \"{}\"", path, tensor.name);
+  const auto dimensions = cursor.number<std::uint32_t>(where);
+  CARAVAN_CHECK(dimensions >= 1 && dimensions <= 4, InputError,
+                "{} has {} dimensions, expected 1 to 4", where, dimensions);
+  for (std::uint32_t i = 0; i < dimensions; ++i)
+    tensor.shape.push_back(from_unsigned(cursor.number<std::uint64_t>(where), where));
+  // GGUF lists the fastest-varying extent first; the data are in torch's order.
+  std::reverse(tensor.shape.begin(), tensor.shape.end());
+  tensor.type = element_type(cursor.number<std::uint32_t>(where), where);
+  tensor.offset = from_unsigned(cursor.number<std::uint64_t>(where), where);
+  const std::int64_t elements = checked_elements(tensor.shape, where);
+  tensor.bytes = checked_bytes(tensor.type, elements, tensor.shape.back(), where);
+  return tensor;
+}
+
+// Turns offsets into file offsets; checks alignment, bounds and overlap.
+void place_tensors(std::vector<SourceTensor>& tensors, std::int64_t data_begin,
+                   std::int64_t alignment, const io::InputFile& file) {
+  std::vector<const SourceTensor*> sorted;
+  for (SourceTensor& tensor : tensors) {
+    const std::string where = fmt::format("{}: tensor \"{}\"", file.path(), tensor.name);
+    CARAVAN_CHECK(tensor.offset % alignment == 0, InputError,
+                  "{} starts at byte {} of the data, expected a multiple of {}", where,
+                  tensor.offset, alignment);
+    CARAVAN_CHECK(tensor.offset <= file.size() - data_begin &&
+                      tensor.bytes <= file.size() - data_begin - tensor.offset,
+                  InputError,
+                  "{} needs {} bytes at {}+{}, the file has {}: it is truncated, download it again",
+                  where, tensor.bytes, data_begin, tensor.offset, file.size());
+    tensor.offset += data_begin;
+    sorted.push_back(&tensor);
+  }
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    CARAVAN_CHECK(sorted[i - 1]->offset + sorted[i - 1]->bytes <= sorted[i]->offset, InputError,
+                  "{}: the data of tensors \"{}\" and \"{}\" overlap", file.path(),
+                  sorted[i - 1]->name, sorted[i]->name);
+  }
+}
+
+void check_header(Cursor& cursor, const std::string& path) {
+  const auto magic = cursor.number<std::array<char, 4>>("the magic number");
+  CARAVAN_CHECK(std::string_view(magic.data(), magic.size()) == "GGUF", InputError,
+                "{} is not a GGUF file (its first bytes differ)", path);
+  const auto version = cursor.number<std::uint32_t>("the version");
+  CARAVAN_CHECK(version != __builtin_bswap32(2) && version != __builtin_bswap32(3), InputError,
+                "{} is a big-endian GGUF file, expected little-endian", path);
+  CARAVAN_CHECK(version == 2 || version == 3, InputError,
+                "{} is a GGUF file of version {}, expected 2 or 3", path, version);
+}
+
+}  // namespace
+
+GgufFile GgufFile::read(io::InputFile& file) {
+  GgufFile gguf;
+  gguf.path_ = file.path();
+  Cursor cursor(file);
+  check_header(cursor, gguf.path_);
+  const std::int64_t num_tensors = cursor.count("the number of tensors");
+  const std::int64_t num_keys = cursor.count("the number of keys");
+  for (std::int64_t i = 0; i < num_keys; ++i) {
+    const std::string key = cursor.text("a key", kMaxKeyBytes);
+    GgufValue value = read_value(cursor, gguf.path_, "key \"" + key + "\"");
+    CARAVAN_CHECK(gguf.metadata_.emplace(key, std::move(value)).second, InputError,
+                  "{}: the key \"{}\" is there twice", gguf.path_, key);
+  }
+  std::set<std::string> names;
+  for (std::int64_t i = 0; i < num_tensors; ++i) {
+    gguf.tensors_.push_back(read_tensor_info(cursor, gguf.path_));
+    CARAVAN_CHECK(names.insert(gguf.tensors_.back().name).second, InputError,
+                  "{}: the tensor \"{}\" is there twice", gguf.path_, gguf.tensors_.back().name);
+  }
+  const std::int64_t alignment = gguf.integer("general.alignment").value_or(32);
+  CARAVAN_CHECK(alignment > 0 && alignment <= kMaxAlignment && (alignment & (alignment - 1)) == 0,
+                InputError, "{}: general.alignment is {}, expected a power of two up to {}",
+                gguf.path_, alignment, kMaxAlignment);
+  const std::int64_t data_begin = round_up(cursor.position(), alignment);
+  CARAVAN_CHECK(gguf.tensors_.empty() || data_begin < file.size(), InputError,
+                "{} ends before its tensor data: it is truncated, download it again", gguf.path_);
+  place_tensors(gguf.tensors_, data_begin, alignment, file);
+  return gguf;
+}
+
+template <typename T>
+const T* GgufFile::find(const std::string& key, const char* expected) const {
+  const auto found = metadata_.find(key);
+  if (found == metadata_.end()) return nullptr;
+  const T* value = std::get_if<T>(&found->second);
+  CARAVAN_CHECK(value != nullptr, InputError, "{}: the key \"{}\" is not {}", path_, key, expected);
+  return value;
+}
+
+std::optional<std::int64_t> GgufFile::integer(const std::string& key) const {
+  const auto* value = find<std::int64_t>(key, "an integer");
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+std::optional<double> GgufFile::real(const std::string& key) const {
+  const auto found = metadata_.find(key);
+  if (found != metadata_.end() && std::holds_alternative<std::int64_t>(found->second))
+    return static_cast<double>(std::get<std::int64_t>(found->second));
+  const auto* value = find<double>(key, "a number");
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+std::optional<bool> GgufFile::boolean(const std::string& key) const {
+  const auto* value = find<bool>(key, "true or false");
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+std::optional<std::string> GgufFile::text(const std::string& key) const {
+  const auto* value = find<std::string>(key, "a text");
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+std::vector<std::string> GgufFile::texts(const std::string& key) const {
+  const auto* value = find<std::vector<std::string>>(key, "an array of texts");
+  return value == nullptr ? std::vector<std::string>() : *value;
+}
+
+std::vector<std::int64_t> GgufFile::integers(const std::string& key) const {
+  const auto* value = find<std::vector<std::int64_t>>(key, "an array of integers");
+  return value == nullptr ? std::vector<std::int64_t>() : *value;
+}
+
+std::vector<double> GgufFile::reals(const std::string& key) const {
+  const auto* value = find<std::vector<double>>(key, "an array of numbers");
+  return value == nullptr ? std::vector<double>() : *value;
+}
+
+}  // namespace caravan::checkpoint

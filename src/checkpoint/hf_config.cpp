@@ -1,0 +1,153 @@
+#include "caravan/checkpoint/hf_config.h"
+
+#include <cmath>
+#include <string_view>
+
+#include "caravan/core/error.h"
+#include "json_reader.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+// Vocabularies from here on are of the Llama 3 kind, whose rotary base is never the class default.
+constexpr std::int64_t kLlama3VocabSize = 100000;
+
+void check_architecture(const JsonReader& json) {
+  const std::string type = json.text("model_type").value_or("llama");
+  CARAVAN_CHECK(type != "mllama", InputError,
+                "{}: the model is a Llama vision model (model_type \"mllama\"); this version reads "
+                "text models only",
+                json.where());
+  CARAVAN_CHECK(type == "llama", InputError,
+                "{}: model_type is \"{}\", expected \"llama\": this is another architecture",
+                json.where(), type);
+  if (const Json* names = json.find("architectures"); names != nullptr && names->is_array()) {
+    for (const Json& name : *names) {
+      CARAVAN_CHECK(name == "LlamaForCausalLM", InputError,
+                    "{}: the architecture is {}, expected \"LlamaForCausalLM\"", json.where(),
+                    name.dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+  }
+  if (const auto quantization = json.object("quantization_config")) {
+    throw InputError(fmt::format(
+        "{}: the checkpoint is quantized ({}); convert the unquantized model or a GGUF of it",
+        json.where(), quantization->text("quant_method").value_or("unknown method")));
+  }
+  const std::string activation = json.text("hidden_act").value_or("silu");
+  CARAVAN_CHECK(activation == "silu" || activation == "swish", InputError,
+                "{}: hidden_act is \"{}\", expected \"silu\"", json.where(), activation);
+  const double rotary_part = json.real("partial_rotary_factor").value_or(1.0);
+  CARAVAN_CHECK(rotary_part == 1.0, InputError,
+                "{}: partial_rotary_factor is {}, expected 1 (all of a head is rotated)",
+                json.where(), rotary_part);
+}
+
+double required(std::optional<double> value, const JsonReader& json, const char* name) {
+  CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
+  return *value;
+}
+
+model::RopeScaling read_scaling(const JsonReader& json, std::int64_t max_positions) {
+  const std::string type = json.text("rope_type").value_or(json.text("type").value_or("default"));
+  model::RopeScaling scaling;
+  if (type == "default") return scaling;
+  if (type == "linear") {
+    scaling.kind = model::RopeScalingKind::kLinear;
+  } else if (type == "llama3") {
+    scaling.kind = model::RopeScalingKind::kLlama3;
+    scaling.low_freq_factor = required(json.real("low_freq_factor"), json, "low_freq_factor");
+    scaling.high_freq_factor = required(json.real("high_freq_factor"), json, "high_freq_factor");
+    scaling.original_max_positions =
+        json.integer("original_max_position_embeddings").value_or(max_positions);
+  } else {
+    throw InputError(
+        fmt::format("{}: the rotary scaling is of type \"{}\", expected default, linear or llama3",
+                    json.where(), type));
+  }
+  scaling.factor = required(json.real("factor"), json, "factor");
+  return scaling;
+}
+
+void read_rope(const JsonReader& json, model::LlamaConfig& config) {
+  const auto parameters = json.object("rope_parameters");
+  const auto scaling = json.object("rope_scaling");
+  std::optional<double> theta = json.real("rope_theta");
+  for (const auto* nested : {&parameters, &scaling}) {
+    if (!nested->has_value()) continue;
+    if (!theta) theta = (*nested)->real("rope_theta");
+    if (config.rope_scaling.kind == model::RopeScalingKind::kNone)
+      config.rope_scaling = read_scaling(**nested, config.max_positions);
+    const double rotary_part = (*nested)->real("partial_rotary_factor").value_or(1.0);
+    CARAVAN_CHECK(rotary_part == 1.0, InputError, "{}: partial_rotary_factor is {}, expected 1",
+                  (*nested)->where(), rotary_part);
+  }
+  const bool like_llama3 = config.vocab_size >= kLlama3VocabSize ||
+                           config.rope_scaling.kind == model::RopeScalingKind::kLlama3;
+  CARAVAN_CHECK(theta.has_value() || !like_llama3, InputError,
+                "{}: rope_theta is missing (it is 500000 for Llama 3); add it to the file",
+                json.where());
+  config.rope_theta = theta.value_or(10000.0);
+}
+
+}  // namespace
+
+HfConfig parse_hf_config(const std::string& text, const std::string& where) {
+  const Json parsed = JsonReader::parse(text, where);
+  const JsonReader json(parsed, where);
+  check_architecture(json);
+  HfConfig result;
+  model::LlamaConfig& config = result.config;
+  // Absent fields mean the defaults of LlamaConfig in transformers.
+  config.vocab_size = json.integer("vocab_size").value_or(32000);
+  config.hidden_size = json.integer("hidden_size").value_or(4096);
+  config.ffn_size = json.integer("intermediate_size").value_or(11008);
+  config.num_layers = json.integer("num_hidden_layers").value_or(32);
+  config.num_heads = json.integer("num_attention_heads").value_or(32);
+  config.num_kv_heads = json.integer("num_key_value_heads").value_or(config.num_heads);
+  CARAVAN_CHECK(config.num_heads > 0, InputError, "{}: num_attention_heads is {}", where,
+                config.num_heads);
+  const auto head_dim = json.integer("head_dim");
+  CARAVAN_CHECK(head_dim.has_value() || config.hidden_size % config.num_heads == 0, InputError,
+                "{}: hidden_size ({}) must be a multiple of num_attention_heads ({}) where there "
+                "is no head_dim",
+                where, config.hidden_size, config.num_heads);
+  config.head_dim = head_dim.value_or(config.hidden_size / config.num_heads);
+  config.max_positions = json.integer("max_position_embeddings").value_or(2048);
+  config.norm_epsilon = json.real("rms_norm_eps").value_or(1e-6);
+  config.tied_embeddings = json.boolean("tie_word_embeddings").value_or(false);
+  config.attention_bias = json.boolean("attention_bias").value_or(false);
+  config.mlp_bias = json.boolean("mlp_bias").value_or(false);
+  read_rope(json, config);
+  result.stop_ids = json.ids("eos_token_id");
+  if (const auto problems = config.problems(); !problems.empty())
+    throw InputError(fmt::format("{}: {}", where, fmt::join(problems, "; ")));
+  return result;
+}
+
+GenerationDefaults parse_generation_config(const std::string& text, const std::string& where) {
+  const Json parsed = JsonReader::parse(text, where);
+  const JsonReader json(parsed, where);
+  GenerationDefaults defaults;
+  defaults.temperature = json.real("temperature");
+  defaults.top_p = json.real("top_p");
+  defaults.top_k = json.integer("top_k");
+  defaults.repetition_penalty = json.real("repetition_penalty");
+  defaults.stop_ids = json.ids("eos_token_id");
+  const auto check = [&](bool sound, const char* name, const char* expected) {
+    CARAVAN_CHECK(sound, InputError, "{}: \"{}\" must be {}", where, name, expected);
+  };
+  check(
+      !defaults.temperature || (*defaults.temperature >= 0 && std::isfinite(*defaults.temperature)),
+      "temperature", "at least 0");
+  check(!defaults.top_p || (*defaults.top_p > 0 && *defaults.top_p <= 1), "top_p",
+        "above 0 and at most 1");
+  check(!defaults.top_k || *defaults.top_k >= 0, "top_k", "at least 0");
+  check(!defaults.repetition_penalty ||
+            (*defaults.repetition_penalty > 0 && std::isfinite(*defaults.repetition_penalty)),
+        "repetition_penalty", "above 0");
+  return defaults;
+}
+
+}  // namespace caravan::checkpoint

@@ -1,0 +1,173 @@
+// What `caravan inspect` prints of a checkpoint.
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "caravan/checkpoint/model_file.h"
+#include "caravan/core/clock.h"
+#include "file_format.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view tokenizer_kind_name(text::TokenizerKind kind) {
+  switch (kind) {
+    case text::TokenizerKind::kTiktoken: return "tiktoken";
+    case text::TokenizerKind::kBpe: return "bpe";
+    case text::TokenizerKind::kSentencePiece: return "sentencepiece";
+  }
+  return "?";
+}
+
+std::int64_t num_parameters(const ModelFile& file) {
+  std::int64_t total = 0;
+  for (const StoredTensor& tensor : file.tensors()) total += tensor.spec.num_elements();
+  return total;
+}
+
+std::int64_t weight_bytes(const ModelFile& file) {
+  std::int64_t total = 0;
+  for (const StoredTensor& tensor : file.tensors()) total += tensor.bytes;
+  return total;
+}
+
+std::string shape_text(const model::TensorSpec& spec) {
+  return spec.is_vector ? fmt::format("[{}]", spec.rows)
+                        : fmt::format("[{}, {}]", spec.rows, spec.columns);
+}
+
+std::string parameter_text(std::int64_t count) {
+  const auto number = static_cast<double>(count);
+  if (number >= 1e9) return fmt::format("{:.2f} billion", number / 1e9);
+  if (number >= 1e6) return fmt::format("{:.1f} million", number / 1e6);
+  return fmt::format("{}", count);
+}
+
+std::string rope_text(const model::LlamaConfig& config) {
+  std::string text = fmt::format("base {}", config.rope_theta);
+  switch (config.rope_scaling.kind) {
+    case model::RopeScalingKind::kNone: break;
+    case model::RopeScalingKind::kLinear:
+      text += fmt::format(", linear scaling by {}", config.rope_scaling.factor);
+      break;
+    case model::RopeScalingKind::kLlama3:
+      text += fmt::format(", llama3 scaling by {} beyond {} positions", config.rope_scaling.factor,
+                          config.rope_scaling.original_max_positions);
+      break;
+  }
+  if (!config.rope_divisors.empty()) text += ", frequency divisors from the source";
+  return text;
+}
+
+std::string generation_text(const GenerationDefaults& generation) {
+  std::string text = fmt::format("stop ids [{}]", fmt::join(generation.stop_ids, ", "));
+  if (generation.temperature) text += fmt::format(", temperature {}", *generation.temperature);
+  if (generation.top_p) text += fmt::format(", top_p {}", *generation.top_p);
+  if (generation.top_k) text += fmt::format(", top_k {}", *generation.top_k);
+  if (generation.repetition_penalty)
+    text += fmt::format(", repetition_penalty {}", *generation.repetition_penalty);
+  return text;
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string inspect_text(const ModelFile& file, bool with_tensors) {
+  const ModelDescription& about = file.description();
+  const model::LlamaConfig& config = about.config;
+  std::string out;
+  const auto line = [&](std::string_view label, const std::string& value) {
+    out += fmt::format("{:<14}{}\n", label, value);
+  };
+  line("file", fmt::format("{} ({}, format version {})", file.path(),
+                           format_bytes(static_cast<double>(file.file_bytes())), kFormatVersion));
+  line("name", about.name);
+  line("source", about.source);
+  line("created by", about.created_by);
+  line("content hash", about.content_hash);
+  line("parameters",
+       fmt::format("{} in {} tensors, {} as {}", parameter_text(num_parameters(file)),
+                   file.tensors().size(), format_bytes(static_cast<double>(weight_bytes(file))),
+                   dtype_name(about.dtype)));
+  line("model", fmt::format("{} layers, hidden {}, feed-forward {}, vocabulary {}{}",
+                            config.num_layers, config.hidden_size, config.ffn_size,
+                            config.vocab_size, config.tied_embeddings ? " (tied)" : ""));
+  line("attention", fmt::format("{} query heads, {} key/value heads of {}", config.num_heads,
+                                config.num_kv_heads, config.head_dim));
+  line("context", fmt::format("{} positions", config.max_positions));
+  line("rope", rope_text(config));
+  line("norm epsilon", fmt::format("{}", config.norm_epsilon));
+  line("tokenizer",
+       fmt::format("{}, {} tokens, {} added", tokenizer_kind_name(about.tokenizer.kind),
+                   about.tokenizer.tokens.size(), about.tokenizer.added_tokens.size()));
+  line("chat format", std::string(text::chat_format_name(about.chat_format)));
+  line("generation", generation_text(about.generation));
+  if (!with_tensors) return out;
+  out += fmt::format("\n{:<28}{:<18}{:<7}{:<14}{:>6}{:>14}\n", "tensor", "stored shape", "dtype",
+                     "split", "bands", "bytes");
+  for (const StoredTensor& tensor : file.tensors()) {
+    out += fmt::format("{:<28}{:<18}{:<7}{:<14}{:>6}{:>14}\n", tensor.spec.name,
+                       shape_text(tensor.spec), dtype_name(tensor.dtype),
+                       split_name(tensor.spec.split), tensor.spec.num_bands(), tensor.bytes);
+  }
+  return out;
+}
+
+std::string inspect_json(const ModelFile& file, bool with_tensors) {
+  const ModelDescription& about = file.description();
+  const GenerationDefaults& generation = about.generation;
+  Json json = {{"file", file.path()},
+               {"file_bytes", file.file_bytes()},
+               {"format_version", kFormatVersion},
+               {"name", about.name},
+               {"source", about.source},
+               {"created_by", about.created_by},
+               {"content_hash", about.content_hash},
+               {"dtype", dtype_name(about.dtype)},
+               {"parameters", num_parameters(file)},
+               {"weight_bytes", weight_bytes(file)},
+               {"model", Json::parse(model::to_json(about.config))},
+               {"tokenizer",
+                {{"kind", tokenizer_kind_name(about.tokenizer.kind)},
+                 {"tokens", about.tokenizer.tokens.size()},
+                 {"added_tokens", about.tokenizer.added_tokens.size()},
+                 {"bos_id", or_null(about.tokenizer.bos_id)},
+                 {"eos_id", or_null(about.tokenizer.eos_id)},
+                 {"add_bos", about.tokenizer.add_bos}}},
+               {"chat_format", text::chat_format_name(about.chat_format)},
+               {"chat_default_system", about.chat_default_system},
+               {"generation",
+                {{"temperature", or_null(generation.temperature)},
+                 {"top_p", or_null(generation.top_p)},
+                 {"top_k", or_null(generation.top_k)},
+                 {"repetition_penalty", or_null(generation.repetition_penalty)},
+                 {"stop_ids", generation.stop_ids}}}};
+  if (with_tensors) {
+    Json& tensors = json["tensors"] = Json::array();
+    for (const StoredTensor& tensor : file.tensors()) {
+      Json shape = {tensor.spec.rows};
+      if (!tensor.spec.is_vector) shape.push_back(tensor.spec.columns);
+      tensors.push_back({{"name", tensor.spec.name},
+                         {"shape", shape},
+                         {"transposed", tensor.spec.transposed},
+                         {"dtype", dtype_name(tensor.dtype)},
+                         {"split", split_name(tensor.spec.split)},
+                         {"band_rows", tensor.spec.band_rows},
+                         {"bands", tensor.spec.num_bands()},
+                         {"file_offset", tensor.file_offset},
+                         {"bytes", tensor.bytes}});
+    }
+  }
+  // A damaged name must not make the output unreadable.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace caravan::checkpoint

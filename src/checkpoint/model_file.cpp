@@ -1,0 +1,287 @@
+#include "caravan/checkpoint/model_file.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+#include "caravan/io/crc32c.h"
+#include "caravan/io/hdf5.h"
+#include "caravan/io/input_file.h"
+#include "file_format.h"
+#include "model_index.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxFaults = 20;
+// Bands are read and checked in pieces of about this size, while they are in the cache.
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+
+void refuse_other_formats(const std::string& path) {
+  std::error_code failure;
+  CARAVAN_CHECK(!fs::is_directory(path, failure), MissingInputError,
+                "{} is a folder, expected a MODEL.h5; `caravan convert {} MODEL.h5` makes one of a "
+                "model folder",
+                path, path);
+  io::InputFile file(path);
+  std::array<char, 4> head{};
+  if (file.size() < std::ssize(head)) return;
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  CARAVAN_CHECK(std::string_view(head.data(), head.size()) != "GGUF", ConfigError,
+                "{} is a GGUF file, expected a MODEL.h5; `caravan convert {} MODEL.h5` makes one",
+                path, path);
+}
+
+void check_shape(const model::TensorSpec& spec, const io::Hdf5DatasetInfo& info,
+                 const std::string& where) {
+  const std::vector<std::int64_t> expected =
+      spec.is_vector ? std::vector{spec.rows} : std::vector{spec.rows, spec.columns};
+  CARAVAN_CHECK(info.shape == expected, ConfigError, "{} has shape [{}], expected [{}]", where,
+                fmt::join(info.shape, ", "), fmt::join(expected, ", "));
+}
+
+StoredTensor read_tensor(hid_t weights, const model::TensorSpec& spec, DType matrix_dtype,
+                         const std::string& path) {
+  const io::Hdf5Place place = {path, "/weights/" + spec.name};
+  const std::string where = place.text();
+  const io::Hdf5DatasetInfo info = io::open_dataset(weights, spec.name, place);
+  const auto dtype = io::dtype_of(info.type.get());
+  CARAVAN_CHECK(dtype.has_value(), ConfigError,
+                "{} has an element type that is none of fp32, bf16 and fp16", where);
+  CARAVAN_CHECK(spec.is_vector || dtype == matrix_dtype, ConfigError,
+                "{} is stored in {}, expected {} as all matrices", where, dtype_name(*dtype),
+                dtype_name(matrix_dtype));
+  check_shape(spec, info, where);
+  const hid_t dataset = info.dataset.get();
+  CARAVAN_CHECK(
+      io::read_text_attribute(dataset, kSplitAttribute, 64, place) == split_name(spec.split) &&
+          io::read_integer_attribute(dataset, kBandRowsAttribute, place) == spec.band_rows,
+      ConfigError, "{} must be split by {} in bands of {} rows", where, split_name(spec.split),
+      spec.band_rows);
+  auto checksums =
+      io::read_uint32_array_attribute(dataset, kChecksumAttribute, spec.num_bands(), place);
+  CARAVAN_CHECK(checksums && std::ssize(*checksums) == spec.num_bands(), ConfigError,
+                "{} must have {} checksums", where, spec.num_bands());
+  return {spec, *dtype, info.file_offset, info.bytes, *std::move(checksums)};
+}
+
+void add_fault(std::vector<std::string>& faults, std::string fault) {
+  if (faults.size() < kMaxFaults) faults.push_back(std::move(fault));
+}
+
+void throw_if_any(const std::vector<std::string>& faults, const std::string& path) {
+  if (faults.empty()) return;
+  throw ConfigError(fmt::format("{} is damaged:\n{}", path, fmt::join(faults, "\n")));
+}
+
+void check_no_overlap(const std::vector<StoredTensor>& tensors, const std::string& path) {
+  std::map<std::int64_t, const StoredTensor*> by_offset;
+  for (const StoredTensor& tensor : tensors) {
+    const auto [other, is_new] = by_offset.emplace(tensor.file_offset, &tensor);
+    CARAVAN_CHECK(is_new, ConfigError, "{}: {} and {} share their data", path,
+                  other->second->spec.name, tensor.spec.name);
+  }
+  const StoredTensor* before = nullptr;
+  for (const auto& [offset, tensor] : by_offset) {
+    CARAVAN_CHECK(before == nullptr || before->file_offset + before->bytes <= offset, ConfigError,
+                  "{}: the data of {} and {} overlap", path, before->spec.name, tensor->spec.name);
+    before = tensor;
+  }
+}
+
+std::vector<StoredTensor> read_tensors(hid_t file, const ModelDescription& description,
+                                       const std::string& path) {
+  const io::Hdf5Place place = {path, "/weights"};
+  const io::Hdf5Group weights = io::open_group(file, kWeightsGroup, place);
+  const std::vector<model::TensorSpec> specs = model::tensor_specs(description.config);
+  std::set<std::string> expected;
+  for (const model::TensorSpec& spec : specs) expected.insert(spec.name);
+  std::vector<std::string> faults;
+  for (const std::string& name :
+       io::link_names(weights.get(), std::ssize(specs) + std::ssize(specs) / 2 + 8, place)) {
+    if (!expected.contains(name))
+      add_fault(faults, fmt::format("/weights/{} belongs to no tensor of the model", name));
+  }
+  std::vector<StoredTensor> tensors;
+  for (const model::TensorSpec& spec : specs) {
+    try {
+      tensors.push_back(read_tensor(weights.get(), spec, description.dtype, path));
+    } catch (const ConfigError& error) {  // all faults are reported together
+      add_fault(faults, error.what());
+      if (faults.size() == kMaxFaults) break;
+    }
+  }
+  throw_if_any(faults, path);
+  check_no_overlap(tensors, path);
+  return tensors;
+}
+
+ModelIndex read_index(const std::string& path) {
+  const io::QuietHdf5 quiet;
+  refuse_other_formats(path);
+  const io::Hdf5File file = io::open_hdf5(path);
+  ModelIndex index;
+  index.path = path;
+  index.file_bytes = io::InputFile(path).size();
+  index.description = read_description(file.get(), path);
+  index.tensors = read_tensors(file.get(), index.description, path);
+  const std::string hash = content_hash(index.description, index.tensors);
+  CARAVAN_CHECK(hash == index.description.content_hash, ConfigError,
+                "{} is damaged: its description hashes to {}, expected {}", path, hash,
+                index.description.content_hash);
+  if (const auto problems = index.description.tokenizer.problems(); !problems.empty())
+    throw ConfigError(fmt::format("{}: tokenizer: {}", path, fmt::join(problems, "; ")));
+  return index;
+}
+
+/// Rows [first band's begin, last band's end).
+Range rows_of_bands(const model::TensorSpec& spec, Range bands) {
+  return {bands.begin * spec.band_rows, std::min(bands.end * spec.band_rows, spec.rows)};
+}
+
+}  // namespace
+
+struct ModelFile::State {
+  explicit State(ModelIndex the_index) : index(std::move(the_index)) {
+    for (std::size_t i = 0; i < index.tensors.size(); ++i)
+      by_name.emplace(index.tensors[i].spec.name, i);
+  }
+
+  ModelIndex index;
+  std::map<std::string, std::size_t> by_name;
+  std::unique_ptr<io::InputFile> file;  // opened by the first read
+  bool verify = true;
+
+  const StoredTensor& tensor(const model::TensorSpec& spec) const {
+    const auto found = by_name.find(spec.name);
+    CARAVAN_CHECK(found != by_name.end(), ConfigError, "{} has no tensor {}", index.path,
+                  spec.name);
+    return index.tensors[found->second];
+  }
+
+  io::InputFile& opened() {
+    if (!file) {
+      file = std::make_unique<io::InputFile>(index.path);
+      // Another rank may see an older or newer file of this name.
+      CARAVAN_CHECK(file->size() == index.file_bytes, IoError,
+                    "{} has {} bytes here, expected {} as on rank 0: it changed, or this node sees "
+                    "another file",
+                    index.path, file->size(), index.file_bytes);
+    }
+    return *file;
+  }
+
+  /// Reads whole bands; gives the bands whose checksum differs.
+  std::vector<std::int64_t> read_bands(const StoredTensor& tensor, Range bands,
+                                       std::byte* destination) {
+    const std::int64_t row_bytes = tensor.spec.columns * element_bytes(tensor.dtype);
+    const std::int64_t bands_per_piece =
+        std::max<std::int64_t>(kPieceBytes / (tensor.spec.band_rows * row_bytes), 1);
+    std::vector<std::int64_t> bad;
+    for (std::int64_t band = bands.begin; band < bands.end; band += bands_per_piece) {
+      const Range piece = {band, std::min(band + bands_per_piece, bands.end)};
+      const Range rows = rows_of_bands(tensor.spec, piece);
+      opened().read(tensor.file_offset + rows.begin * row_bytes,
+                    {destination, checked_cast<std::size_t>(rows.size() * row_bytes)});
+      for (std::int64_t i = piece.begin; verify && i < piece.end; ++i) {
+        const Range one = rows_of_bands(tensor.spec, {i, i + 1});
+        const std::span<const std::byte> bytes(destination + (one.begin - rows.begin) * row_bytes,
+                                               checked_cast<std::size_t>(one.size() * row_bytes));
+        if (io::crc32c(bytes) != tensor.band_crc32c[checked_cast<std::size_t>(i)]) bad.push_back(i);
+      }
+      destination += rows.size() * row_bytes;
+    }
+    return bad;
+  }
+
+  std::string checksum_fault(const StoredTensor& tensor, std::int64_t band) const {
+    const Range rows = rows_of_bands(tensor.spec, {band, band + 1});
+    return fmt::format(
+        "{}: the checksum of {} band {} (rows {} to {}) differs: the file is damaged", index.path,
+        tensor.spec.name, band, rows.begin, rows.end - 1);
+  }
+};
+
+ModelFile::ModelFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ModelFile::ModelFile(ModelFile&&) noexcept = default;
+ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
+ModelFile::~ModelFile() = default;
+
+ModelFile ModelFile::open(const std::string& path) {
+  return ModelFile(std::make_unique<State>(read_index(path)));
+}
+
+std::vector<std::byte> ModelFile::serialize() const {
+  ByteWriter out;
+  put_index(out, state_->index);
+  return out.take();
+}
+
+ModelFile ModelFile::deserialize(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  ModelIndex index;
+  get_index(in, index);
+  return ModelFile(std::make_unique<State>(std::move(index)));
+}
+
+const std::string& ModelFile::path() const { return state_->index.path; }
+const ModelDescription& ModelFile::description() const { return state_->index.description; }
+const std::vector<StoredTensor>& ModelFile::tensors() const { return state_->index.tensors; }
+std::int64_t ModelFile::file_bytes() const { return state_->index.file_bytes; }
+
+DType ModelFile::dtype(const model::TensorSpec& spec) const { return state_->tensor(spec).dtype; }
+
+void ModelFile::read_rows(const model::TensorSpec& spec, Range rows, void* destination) {
+  if (rows.empty()) return;
+  const StoredTensor& tensor = state_->tensor(spec);
+  const std::int64_t band_rows = tensor.spec.band_rows;
+  CARAVAN_ASSERT(rows.begin >= 0 && rows.end <= tensor.spec.rows && rows.begin % band_rows == 0 &&
+                     (rows.end % band_rows == 0 || rows.end == tensor.spec.rows),
+                 "rows [{}, {}) of {} are not whole bands of {}", rows.begin, rows.end,
+                 tensor.spec.name, band_rows);
+  const Range bands = {rows.begin / band_rows, ceil_div(rows.end, band_rows)};
+  const auto bad = state_->read_bands(tensor, bands, static_cast<std::byte*>(destination));
+  if (!bad.empty()) throw ConfigError(state_->checksum_fault(tensor, bad.front()));
+}
+
+std::int64_t ModelFile::bytes_read() const { return state_->file ? state_->file->bytes_read() : 0; }
+
+void ModelFile::set_verify(bool verify) { state_->verify = verify; }
+
+VerifyResult ModelFile::verify_all() {
+  const Stopwatch watch;
+  VerifyResult result;
+  std::vector<std::string> faults;
+  std::vector<std::byte> buffer;
+  const bool verify_before = std::exchange(state_->verify, true);
+  for (const StoredTensor& tensor : state_->index.tensors) {
+    const std::int64_t band_bytes =
+        tensor.spec.band_rows * tensor.spec.columns * element_bytes(tensor.dtype);
+    const std::int64_t step = std::max<std::int64_t>(kPieceBytes / band_bytes, 1);
+    buffer.resize(std::max(buffer.size(),
+                           checked_cast<std::size_t>(std::min(step * band_bytes, tensor.bytes))));
+    for (std::int64_t band = 0; band < tensor.spec.num_bands(); band += step) {
+      const Range bands = {band, std::min(band + step, tensor.spec.num_bands())};
+      for (const std::int64_t bad : state_->read_bands(tensor, bands, buffer.data()))
+        add_fault(faults, state_->checksum_fault(tensor, bad));
+    }
+    result.tensors += 1;
+    result.bytes += tensor.bytes;
+  }
+  state_->verify = verify_before;
+  throw_if_any(faults, state_->index.path);
+  result.seconds = watch.seconds();
+  return result;
+}
+
+VerifyResult verify(const std::string& path) { return ModelFile::open(path).verify_all(); }
+
+}  // namespace caravan::checkpoint

@@ -1,0 +1,158 @@
+#include "model_index.h"
+
+#include "caravan/io/sha256.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+void put_tokenizer(ByteWriter& out, const text::TokenizerSpec& spec) {
+  out.put(spec.kind);
+  out.put_list(spec.tokens);
+  out.put_list(spec.merges, [&](const auto& merge) {
+    out.put(merge.first);
+    out.put(merge.second);
+  });
+  out.put_list(spec.added_tokens, [&](const text::AddedToken& token) {
+    out.put(token.id);
+    out.put(token.content);
+    out.put(token.special);
+  });
+  out.put_list(spec.split_patterns);
+  out.put(spec.ignore_merges);
+  out.put(spec.bos_id);
+  out.put(spec.eos_id);
+  out.put(spec.unknown_id);
+  out.put(spec.add_bos);
+}
+
+void get_tokenizer(ByteReader& in, text::TokenizerSpec& spec) {
+  in.get(spec.kind);
+  in.get_list(spec.tokens);
+  in.get_list(spec.merges, [&](auto& merge) {
+    in.get(merge.first);
+    in.get(merge.second);
+  });
+  in.get_list(spec.added_tokens, [&](text::AddedToken& token) {
+    in.get(token.id);
+    in.get(token.content);
+    in.get(token.special);
+  });
+  in.get_list(spec.split_patterns);
+  in.get(spec.ignore_merges);
+  in.get(spec.bos_id);
+  in.get(spec.eos_id);
+  in.get(spec.unknown_id);
+  in.get(spec.add_bos);
+}
+
+// Field by field and not as JSON text, so that the hash of a file outlives changes of the text's
+// form.
+void put_config(ByteWriter& out, const model::LlamaConfig& config) {
+  for (const std::int64_t size :
+       {config.vocab_size, config.hidden_size, config.ffn_size, config.num_layers, config.num_heads,
+        config.num_kv_heads, config.head_dim, config.max_positions})
+    out.put(size);
+  out.put(config.norm_epsilon);
+  out.put(config.rope_theta);
+  out.put(config.rope_scaling.kind);
+  out.put(config.rope_scaling.factor);
+  out.put(config.rope_scaling.low_freq_factor);
+  out.put(config.rope_scaling.high_freq_factor);
+  out.put(config.rope_scaling.original_max_positions);
+  out.put_list(config.rope_divisors);
+  out.put(config.tied_embeddings);
+  out.put(config.attention_bias);
+  out.put(config.mlp_bias);
+}
+
+// The rest of what decides answers.
+void put_content(ByteWriter& out, const ModelDescription& description) {
+  out.put(description.dtype);
+  put_tokenizer(out, description.tokenizer);
+  out.put(description.chat_template);
+  out.put(description.chat_format);
+  out.put(description.chat_default_system);
+  const GenerationDefaults& generation = description.generation;
+  out.put(generation.temperature);
+  out.put(generation.top_p);
+  out.put(generation.top_k);
+  out.put(generation.repetition_penalty);
+  out.put_list(generation.stop_ids);
+}
+
+void get_content(ByteReader& in, ModelDescription& description) {
+  in.get(description.dtype);
+  get_tokenizer(in, description.tokenizer);
+  in.get(description.chat_template);
+  in.get(description.chat_format);
+  in.get(description.chat_default_system);
+  GenerationDefaults& generation = description.generation;
+  in.get(generation.temperature);
+  in.get(generation.top_p);
+  in.get(generation.top_k);
+  in.get(generation.repetition_penalty);
+  in.get_list(generation.stop_ids);
+}
+
+}  // namespace
+
+void put_index(ByteWriter& out, const ModelIndex& index) {
+  out.put(index.path);
+  out.put(index.file_bytes);
+  out.put(index.description.name);
+  out.put(index.description.source);
+  out.put(index.description.created_by);
+  out.put(index.description.content_hash);
+  out.put(model::to_json(index.description.config));
+  put_content(out, index.description);
+  // The specs follow from the configuration; only places and checksums are sent.
+  out.put_list(index.tensors, [&](const StoredTensor& tensor) {
+    out.put(tensor.dtype);
+    out.put(tensor.file_offset);
+    out.put(tensor.bytes);
+    out.put_list(tensor.band_crc32c);
+  });
+}
+
+void get_index(ByteReader& in, ModelIndex& index) {
+  in.get(index.path);
+  in.get(index.file_bytes);
+  in.get(index.description.name);
+  in.get(index.description.source);
+  in.get(index.description.created_by);
+  in.get(index.description.content_hash);
+  std::string config;
+  in.get(config);
+  index.description.config = model::llama_config_from_json(config);
+  get_content(in, index.description);
+  const std::vector<model::TensorSpec> specs = model::tensor_specs(index.description.config);
+  in.get_list(index.tensors, [&](StoredTensor& tensor) {
+    in.get(tensor.dtype);
+    in.get(tensor.file_offset);
+    in.get(tensor.bytes);
+    in.get_list(tensor.band_crc32c);
+  });
+  CARAVAN_ASSERT(index.tensors.size() == specs.size() && in.at_end(),
+                 "an index of {} tensors for {} specs", index.tensors.size(), specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) index.tensors[i].spec = specs[i];
+}
+
+std::string content_hash(const ModelDescription& description,
+                         const std::vector<StoredTensor>& tensors) {
+  ByteWriter content;
+  content.put(kFormatVersion);
+  put_config(content, description.config);
+  put_content(content, description);
+  content.put_list(tensors, [&](const StoredTensor& tensor) {
+    content.put(tensor.spec.name);
+    content.put(tensor.dtype);
+    content.put(tensor.spec.rows);
+    content.put(tensor.spec.columns);
+    content.put_list(tensor.band_crc32c);
+  });
+  io::Sha256 hash;
+  hash.update(content.take());
+  return hash.hex_digest();
+}
+
+}  // namespace caravan::checkpoint

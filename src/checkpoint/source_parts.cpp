@@ -1,0 +1,133 @@
+#include "source_parts.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "caravan/core/error.h"
+#include "caravan/model/shard_plan.h"
+#include "caravan/text/tokenizer.h"
+#include "caravan/text/utf8.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+constexpr std::string_view kLfsHeader = "version https://git-lfs.github.com/spec/";
+constexpr std::size_t kMaxFaults = 20;
+constexpr std::size_t kMaxNameBytes = 200;
+
+std::vector<std::int64_t> torch_shape(const model::TensorSpec& spec) {
+  if (spec.is_vector) return {spec.rows};
+  if (spec.transposed) return {spec.columns, spec.rows};
+  return {spec.rows, spec.columns};
+}
+
+// The type that holds every value of all matrices.
+DType lossless_dtype(const std::map<std::string, SourceTensor>& tensors) {
+  std::set<ElementType> types;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.shape.size() == 2) types.insert(tensor.type);
+  }
+  if (types == std::set{ElementType::kBF16}) return DType::kBFloat16;
+  if (types == std::set{ElementType::kF16}) return DType::kFloat16;
+  return DType::kFloat32;
+}
+
+[[noreturn]] void throw_faults(const std::vector<std::string>& faults, const std::string& where) {
+  const std::size_t shown = std::min(faults.size(), kMaxFaults);
+  std::string text = fmt::format("{} does not hold the tensors of its description:", where);
+  for (std::size_t i = 0; i < shown; ++i) text += "\n" + faults[i];
+  if (shown < faults.size()) text += fmt::format("\n... and {} more", faults.size() - shown);
+  throw InputError(text);
+}
+
+}  // namespace
+
+void refuse_lfs_pointer(io::InputFile& file) {
+  std::string head(
+      static_cast<std::size_t>(std::min<std::int64_t>(file.size(), std::ssize(kLfsHeader))), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head.data(), head.size())));
+  CARAVAN_CHECK(head != kLfsHeader, InputError,
+                "{} is a Git LFS pointer and not the file itself; run `git lfs pull` in its "
+                "repository",
+                file.path());
+}
+
+void match_tensors(Source& source, std::vector<SourceTensor> found, NameStyle style,
+                   const std::string& where) {
+  std::map<std::string, SourceTensor> by_name;
+  for (SourceTensor& tensor : found) by_name.emplace(tensor.name, std::move(tensor));
+  std::vector<std::string> faults;
+  for (const model::TensorSpec& spec : model::tensor_specs(source.description.config)) {
+    const auto entry = by_name.find(source_tensor_name(spec.name, style));
+    if (entry == by_name.end()) {
+      faults.push_back(source_tensor_name(spec.name, style) + " is missing");
+      continue;
+    }
+    if (entry->second.shape != torch_shape(spec)) {
+      faults.push_back(fmt::format("{} has shape [{}], expected [{}]", entry->first,
+                                   fmt::join(entry->second.shape, ", "),
+                                   fmt::join(torch_shape(spec), ", ")));
+    }
+    source.tensors.emplace(spec.name, std::move(entry->second));
+    by_name.erase(entry);
+  }
+  for (const auto& [name, tensor] : by_name) {
+    const bool unused_head =
+        source.description.config.tied_embeddings && name == source_tensor_name("text.head", style);
+    if (!unused_head && !is_ignored_tensor(name, style))
+      faults.push_back(name + " is in the source, but no Llama model of this description has it");
+  }
+  if (!faults.empty()) throw_faults(faults, where);
+  source.description.dtype = lossless_dtype(source.tensors);
+}
+
+void choose_chat_format(ModelDescription& description, const SourceOptions& options,
+                        const std::string& where) {
+  const auto recognised = text::recognise_chat_template(description.chat_template);
+  CARAVAN_CHECK(recognised.has_value() || options.chat_format.has_value(), InputError,
+                "{} has a chat template that belongs to no known format; choose one with "
+                "--chat-format none|llama3|llama3.1|chatml",
+                where);
+  description.chat_format = options.chat_format ? *options.chat_format : recognised->kind;
+  if (recognised && recognised->kind == description.chat_format)
+    description.chat_default_system = recognised->default_system;
+}
+
+void check_tokenizer(const ModelDescription& description, const std::string& where) {
+  try {
+    const text::Tokenizer tokenizer(description.tokenizer);
+    CARAVAN_CHECK(tokenizer.vocab_size() <= description.config.vocab_size, InputError,
+                  "{}: the tokenizer has {} ids, but the model has rows for {}", where,
+                  tokenizer.vocab_size(), description.config.vocab_size);
+    if (description.chat_format != text::ChatFormatKind::kNone) {
+      const text::ChatFormat format(description.chat_format, tokenizer,
+                                    description.chat_default_system);
+    }
+  } catch (const ConfigError& error) {  // here it is the source that is at fault
+    throw InputError(fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+std::vector<std::int32_t> merge_stop_ids(const std::vector<std::vector<std::int32_t>>& lists,
+                                         std::int64_t vocab_size, const std::string& where) {
+  std::set<std::int32_t> merged;
+  for (const auto& list : lists) merged.insert(list.begin(), list.end());
+  for (const std::int32_t id : merged) {
+    CARAVAN_CHECK(id >= 0 && id < vocab_size, InputError,
+                  "{}: the end-of-text id {} is outside the vocabulary of {}", where, id,
+                  vocab_size);
+  }
+  return {merged.begin(), merged.end()};
+}
+
+std::string presentable_name(const std::string& name) {
+  std::string result = name.substr(0, kMaxNameBytes);
+  result = text::replace_invalid_utf8(result.substr(0, text::complete_utf8_prefix(result)));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, ' ');
+  return result.empty() ? "model" : result;
+}
+
+}  // namespace caravan::checkpoint

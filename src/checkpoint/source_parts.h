@@ -1,0 +1,40 @@
+#pragma once
+// Steps that the source formats share.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "caravan/checkpoint/source.h"
+#include "caravan/checkpoint/tensor_names.h"
+
+namespace caravan::checkpoint {
+
+Source open_hugging_face(const std::string& folder, const SourceOptions& options);
+Source open_gguf(const std::string& path, const SourceOptions& options);
+
+/// @throws InputError if the file is a Git LFS pointer, with the advice to fetch the real file.
+void refuse_lfs_pointer(io::InputFile& file);
+
+/// Matches `found` with the tensors that the description wants; fills source.tensors.
+/// Sets description.dtype. @throws InputError listing missing, unknown and ill-shaped tensors.
+void match_tensors(Source& source, std::vector<SourceTensor> found, NameStyle style,
+                   const std::string& where);
+
+/// Sets the chat format from the template, or as the options say.
+/// @throws InputError for an unknown template or a format whose control tokens do not exist.
+void choose_chat_format(ModelDescription& description, const SourceOptions& options,
+                        const std::string& where);
+
+/// Checks the tokenizer, and it against the model: every id has a row of the embedding.
+/// @throws InputError.
+void check_tokenizer(const ModelDescription& description, const std::string& where);
+
+/// Sorted, without repetitions. @throws InputError for an id outside the vocabulary.
+std::vector<std::int32_t> merge_stop_ids(const std::vector<std::vector<std::int32_t>>& lists,
+                                         std::int64_t vocab_size, const std::string& where);
+
+/// A name fit for output: valid UTF-8, without control characters, at most 200 bytes.
+std::string presentable_name(const std::string& name);
+
+}  // namespace caravan::checkpoint
