@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -43,16 +45,27 @@ Hdf5Properties file_access() {
   return properties;
 }
 
-// Files by this program start with the signature; a block of user data before it is refused.
-void check_signature(const std::string& path) {
+// Files by this program start with the signature; a block of user data before it is refused. The
+// superblock of versions 2 and 3 holds the size of the whole file (HDF5 File Format Specification,
+// "Level 0A"): the clearest sign of an unfinished copy.
+void check_superblock(const std::string& path) {
   constexpr std::array<unsigned char, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+  constexpr std::size_t kVersion = 8;
+  constexpr std::size_t kOffsetBytes = 9;
+  constexpr std::size_t kEndOfFile = 28;
   InputFile file(path);
-  std::array<unsigned char, 8> found{};
-  CARAVAN_CHECK(file.size() >= static_cast<std::int64_t>(found.size()), ConfigError,
-                "{} has {} bytes: it is not an HDF5 file", path, file.size());
-  file.read(0, std::as_writable_bytes(std::span(found)));
-  CARAVAN_CHECK(found == kSignature, ConfigError, "{} is not an HDF5 file (its first bytes differ)",
-                path);
+  std::array<unsigned char, 48> head{};
+  CARAVAN_CHECK(file.size() >= static_cast<std::int64_t>(head.size()), ConfigError,
+                "{} has {} bytes: it is not an HDF5 file, or was cut short", path, file.size());
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  CARAVAN_CHECK(std::equal(kSignature.begin(), kSignature.end(), head.begin()), ConfigError,
+                "{} is not an HDF5 file (its first bytes differ)", path);
+  if ((head[kVersion] != 2 && head[kVersion] != 3) || head[kOffsetBytes] != 8) return;
+  std::uint64_t end = 0;
+  std::memcpy(&end, head.data() + kEndOfFile, sizeof(end));
+  CARAVAN_CHECK(std::cmp_greater_equal(file.size(), end), ConfigError,
+                "{} is truncated: it has {} bytes of {}; copy or convert it again", path,
+                file.size(), end);
 }
 
 }  // namespace
@@ -86,7 +99,7 @@ std::string hdf5_failure(std::string_view where, const char* call, const char* f
 
 Hdf5File open_hdf5(const std::string& path) {
   const QuietHdf5 quiet;
-  check_signature(path);
+  check_superblock(path);
   const Hdf5Properties access = file_access();
   return Hdf5File(
       CARAVAN_HDF5(ConfigError, path, H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get())));

@@ -149,17 +149,21 @@ TEST_F(Hdf5Test, RefusesWhatIsNoHdf5FileOrIsCut) {
   expect_error<MissingInputError>([&] { open_hdf5(folder.file("none")); }, "No such file");
   expect_error<ConfigError>([&] { open_hdf5(folder.write("t", "hello")); }, "has 5 bytes");
   expect_error<ConfigError>([&] { open_hdf5(folder.write("t", std::string(100, 'x'))); },
-                            "is not an HDF5 file");
+                            "is not an HDF5 file (");
   {
     Hdf5File file = create_hdf5(path);
     write_text_dataset(file.get(), "long", std::string(70000, 'q'), place);
     close_hdf5(std::move(file), path);
   }
   const auto size = std::filesystem::file_size(path);
-  for (const auto length : {std::uintmax_t{20}, std::uintmax_t{100}, size / 2, size - 1}) {
+  for (const auto length : {size - 1, size / 2, std::uintmax_t{100}}) {
     std::filesystem::resize_file(path, length);
-    expect_error<ConfigError>([&] { open_hdf5(path); }, "H5Fopen");
+    expect_error<ConfigError>([&] { open_hdf5(path); }, "is truncated");
   }
+  std::filesystem::resize_file(path, 20);
+  expect_error<ConfigError>([&] { open_hdf5(path); }, "has 20 bytes");
+  std::filesystem::resize_file(path, size);  // as long as before, but zeros
+  expect_error<ConfigError>([&] { open_hdf5(path); }, "H5Fopen");
 }
 
 TEST_F(Hdf5Test, QuotesTheSystemsErrorWhenWritingFails) {
