@@ -1,0 +1,75 @@
+#pragma once
+// ANSWERS.jsonl.part: finished records in the order in which they finish, safe against a kill at
+// any byte; at the end rewritten in input order to the output by rename.
+//
+// The first line holds the fingerprint of the run, so that a journal is only ever continued by the
+// run that it belongs to. Leaves out: which output may be written (output_files.h).
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caravan/io/input_file.h"
+
+namespace caravan::batch {
+
+/// What must be equal for two runs to be one: name -> value.
+using Fingerprint = std::map<std::string, std::string>;
+
+class Journal {
+ public:
+  /// Creates the journal, or continues an existing one: a torn last line is cut, lines whose
+  /// checksum fails are dropped (their records run again).
+  ///
+  /// @throws CannotCreateError if the file cannot be created; ConfigError if it belongs to another
+  /// run, naming each part that differs; IoError.
+  Journal(std::string path, const Fingerprint& fingerprint, std::int64_t num_records);
+
+  bool has(std::int64_t index) const;
+  std::int64_t num_records() const { return static_cast<std::int64_t>(slots_.size()); }
+  std::int64_t num_done() const { return num_done_; }
+  std::int64_t num_errors() const { return num_errors_; }  // of the done
+  /// Records that were found, and lines that were dropped, when the journal was opened.
+  std::int64_t num_found() const { return num_found_; }
+  std::int64_t num_dropped() const { return num_dropped_; }
+
+  /// Adds the output line of a record with one write.
+  /// @pre !has(index).
+  /// @throws IoError (disk full ...); what was added before stays readable.
+  void append(std::int64_t index, std::string_view line);
+
+  /// Forces what was added to disk.
+  /// @throws IoError.
+  void sync();
+
+  /// Writes the output lines in input order to `output` by a temporary file and rename, then
+  /// removes the journal. @pre every record is done.
+  /// @throws IoError, CannotCreateError; the journal is untouched then.
+  void finish(const std::string& output);
+
+ private:
+  struct Slot {
+    std::int64_t offset = -1;  // of the output line in the journal; -1: not done
+    std::int64_t bytes = 0;
+  };
+  void create(const Fingerprint& fingerprint);
+  void load(const Fingerprint& fingerprint);
+  void load_line(std::string_view line, std::int64_t offset);
+  void check_header(std::string_view line, const Fingerprint& fingerprint) const;
+  void write_all(std::string_view text);
+  void cut(std::int64_t size);
+
+  std::string path_;
+  io::FileDescriptor file_;
+  std::int64_t end_ = 0;  // of the last whole line
+  std::vector<Slot> slots_;
+  std::int64_t num_done_ = 0;
+  std::int64_t num_errors_ = 0;
+  std::int64_t num_found_ = 0;
+  std::int64_t num_dropped_ = 0;
+  bool dirty_ = false;
+};
+
+}  // namespace caravan::batch

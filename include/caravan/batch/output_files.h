@@ -1,0 +1,62 @@
+#pragma once
+// Names beside the output, the checks that an output may be written, and the lock against a second
+// job on it.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace caravan::batch {
+
+struct OutputNames {
+  std::string output;    // ANSWERS.jsonl
+  std::string journal;   // ANSWERS.jsonl.part
+  std::string lock;      // ANSWERS.jsonl.lock
+  std::string manifest;  // ANSWERS.manifest.json
+  std::string folder;    // that they are in
+
+  explicit OutputNames(std::string output);
+};
+
+enum class ExistingOutput { kRefuse, kReplace };
+
+/// @param inputs         files that are read. @param input_folders  folders given as input.
+/// @throws UsageError if the output is an input (also by another name), or lies in an input folder
+/// where the next run would read it; CannotCreateError if it exists (kRefuse), is a folder, or its
+/// folder does not exist or cannot be written.
+void check_output(const OutputNames& names, const std::vector<std::string>& inputs,
+                  const std::vector<std::string>& input_folders, ExistingOutput existing);
+
+/// Who holds a lock. `job` and `restarts` are the scheduler's, empty and 0 without one.
+struct LockOwner {
+  std::string host;
+  std::int64_t pid = 0;
+  std::int64_t started = 0;  // of the process, in the kernel's ticks: tells a reused pid apart
+  std::string job;
+  std::int64_t restarts = 0;
+};
+
+/// This process. Start time is read from /proc.
+LockOwner this_process(std::string host, std::string job, std::int64_t restarts);
+
+/// Whether the holder can no longer be running, as far as `seeker` can know: a dead process of the
+/// same host, or an earlier start of the same requeued job.
+bool is_stale(const LockOwner& holder, const LockOwner& seeker);
+
+class OutputLock {
+ public:
+  /// Creates the lock file; takes over a stale one, or one that was not refreshed for 30 minutes.
+  /// @throws CannotCreateError naming the holder.
+  OutputLock(std::string path, const LockOwner& owner);
+  ~OutputLock();
+  OutputLock(const OutputLock&) = delete;
+  OutputLock& operator=(const OutputLock&) = delete;
+
+  /// Shows that the holder is alive (updates the file's time). Call every few minutes.
+  void refresh() noexcept;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace caravan::batch

@@ -1,0 +1,91 @@
+#pragma once
+// The files that prompts come in: which they are, where each record begins, and its text on demand.
+// Records are streamed; only their places are kept.
+//
+// Leaves out: what a record says (request_parser.h) and which are good (workload.h).
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caravan/batch/request_parser.h"
+#include "caravan/io/input_file.h"
+
+namespace caravan::batch {
+
+enum class TextFiles { kPromptPerLine, kPromptPerFile };
+
+struct PromptFilesOptions {
+  TextFiles text_files = TextFiles::kPromptPerLine;
+  Endpoint text_endpoint = Endpoint::kChat;  // of prompts that name none (.txt, .yaml)
+  std::string system;                        // put in front of those prompts where they have none
+  std::string spool_folder = ".";            // where standard input is kept during the run
+};
+
+/// Where a record is.
+struct RecordPlace {
+  std::int64_t offset = 0;  // bytes; for YAML the number of the record in its file
+  std::int64_t bytes = 0;
+  std::int32_t file = 0;
+  std::int32_t line = 0;  // from 1
+};
+
+class PromptFiles {
+ public:
+  /// @param inputs  files (.jsonl, .txt, .yaml, .yml), folders of such files, or "-" for standard
+  /// input.
+  /// @throws MissingInputError for a path that does not exist or a folder without prompt files;
+  /// UsageError for an unknown kind of file or one that is named twice; InputError for a YAML file
+  /// that cannot be understood.
+  PromptFiles(const std::vector<std::string>& inputs, PromptFilesOptions options);
+  ~PromptFiles();
+  PromptFiles(PromptFiles&&) noexcept;
+  PromptFiles& operator=(PromptFiles&&) noexcept;
+
+  /// Streams all files once and calls `use` for every record in input order. A record longer than
+  /// kMaxRecordBytes comes with `too_long` set and no text.
+  struct Seen {
+    RecordPlace place;
+    std::string_view text;  // valid during the call
+    bool too_long = false;
+  };
+  void scan(const std::function<void(const Seen&)>& use);
+
+  /// Text of a record that was seen before.
+  /// @throws IoError if the file has shrunk since.
+  std::string text(const RecordPlace& place);
+
+  /// The record's content by the rules of its file.
+  ParsedRecord parse(const RecordPlace& place, std::string_view text, const RequestParser& parser,
+                     std::string& custom_id) const;
+
+  /// "prompts.jsonl:7", for messages and for records without an id.
+  std::string label(const RecordPlace& place) const;
+
+  /// Paths of the files themselves ("-" for standard input), in order.
+  std::vector<std::string> paths() const;
+  /// SHA-256 over the bytes of all files; known after scan().
+  const std::string& content_hash() const;
+  std::int64_t blank_lines() const;
+  std::int64_t total_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Prompts of a YAML file in torchtune's form: `system:` and `user:` at the top or below `prompt:`,
+/// each a text or a mapping with `text:`; one mapping or a list of them. `custom_id` is left empty,
+/// `line` counts from 1.
+struct YamlPrompt {
+  std::int32_t line = 0;
+  std::string system;
+  std::string user;
+};
+/// @throws InputError naming the line for anything else, images included.
+std::vector<YamlPrompt> parse_yaml_prompts(const std::string& text, const std::string& path);
+
+}  // namespace caravan::batch

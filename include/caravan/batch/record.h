@@ -1,0 +1,58 @@
+#pragma once
+// One request as the rest of the program sees it: what to run, how to sample, how to answer; or why
+// it cannot be run.
+//
+// Leaves out: the text forms that requests come in (request_parser.h, prompt_file.h) and token ids
+// of texts (prompt_builder.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "caravan/engine/request.h"
+#include "caravan/text/chat_format.h"
+
+namespace caravan::batch {
+
+enum class Endpoint { kChat, kCompletion };
+
+/// Why a record gets an error line instead of an answer (fields of the line's "error").
+struct RecordFault {
+  int status = 400;     // 400, 404, 413 or 500
+  std::string code;     // "invalid_json", "missing_field", ...
+  std::string message;  // one sentence
+  std::string param;    // the field at fault: "messages.0.content"; may be empty
+  bool operator==(const RecordFault&) const = default;
+};
+
+/// A prompt of the completions endpoint: text, or token ids that are taken as they are.
+using CompletionPrompt = std::variant<std::string, std::vector<std::int32_t>>;
+
+/// What the answer shows beside text, usage and finish reason.
+struct OutputOptions {
+  bool return_token_ids = false;
+  bool echo = false;                            // completions: prompt in front of the answer
+  bool logprobs = false;                        // of chosen (and with echo, prompt) tokens
+  std::int64_t top_logprobs = 0;                // alternatives shown for each
+  std::optional<std::int64_t> prompt_logprobs;  // alternatives in vLLM's `prompt_logprobs` list
+};
+
+struct Record {
+  std::string custom_id;
+  Endpoint endpoint = Endpoint::kChat;
+  std::vector<text::ChatMessage> messages;  // kChat
+  text::ChatOptions chat_options;           // kChat
+  std::vector<CompletionPrompt> prompts;    // kCompletion, at least one
+  bool add_special_tokens = true;  // kCompletion: texts start with BOS where the model has one
+  /// Everything but max_tokens, which depends on the prompt's length where the record gives none.
+  engine::SamplingParams sampling;
+  std::optional<std::int64_t> max_tokens;  // empty: up to the end of the context
+  OutputOptions output;
+  std::uint64_t content_hash = 0;  // of the request's text; part of the answer's ids
+};
+
+using ParsedRecord = std::variant<Record, RecordFault>;
+
+}  // namespace caravan::batch

@@ -1,0 +1,94 @@
+#pragma once
+// The whole input after validation: how many records, which are faulty and why, what they may cost.
+// Good records are parsed again when their turn comes, so memory does not grow with their texts.
+//
+// Leaves out: running them (driver.h).
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "caravan/batch/prompt_builder.h"
+#include "caravan/batch/prompt_files.h"
+#include "caravan/batch/request_parser.h"
+#include "caravan/engine/request.h"
+
+namespace caravan::batch {
+
+/// One record when its turn has come.
+struct WorkItem {
+  std::int64_t index = 0;
+  std::string custom_id;
+  ParsedRecord record;
+};
+
+struct WorkloadSummary {
+  std::int64_t records = 0;
+  std::int64_t faulty = 0;
+  std::int64_t chat = 0;
+  std::int64_t completions = 0;
+  std::int64_t blank_lines = 0;
+  std::int64_t input_bytes = 0;
+  std::int64_t open_ended = 0;  // records without a token limit: up to the context's end
+};
+
+class Workload {
+ public:
+  /// Reads and checks everything. Both references outlive this object.
+  Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder);
+
+  /// Marks records faulty that the engine can never run (`refusal` gives the reason, or nothing).
+  /// Only records that may need more than `kv_tokens` positions are looked at.
+  void check_capacity(std::int64_t kv_tokens,
+                      const std::function<std::string(const engine::Request&)>& refusal);
+
+  /// @throws InputError listing the faults (the first 50, and how many there are) if there is any.
+  void require_valid() const;
+  /// The same list as text; empty when all is well.
+  std::string fault_list() const;
+
+  const WorkloadSummary& summary() const { return summary_; }
+  std::int64_t size() const { return summary_.records; }
+  const std::string& input_hash() const { return files_.content_hash(); }
+  std::vector<std::string> input_paths() const { return files_.paths(); }
+
+  /// Positions that the `sequences` largest sequences may fill together (upper bound), and that the
+  /// largest alone may fill.
+  std::int64_t worst_case_tokens(std::int64_t sequences) const;
+
+  /// @pre 0 <= index < size().
+  /// @throws IoError if the input has changed since.
+  WorkItem item(std::int64_t index);
+
+ private:
+  struct Entry {
+    RecordPlace place;
+    std::int32_t worst_case = 0;  // positions of its longest sequence
+    std::int32_t sequences = 0;
+  };
+  struct Faulty {
+    std::string custom_id;
+    RecordFault fault;
+  };
+  void add(const PromptFiles::Seen& seen);
+  void add_good(const Record& record, Entry& entry);
+  void mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault);
+  bool is_duplicate(const std::string& custom_id, std::int64_t index, std::int64_t& first);
+
+  PromptFiles files_;
+  const RequestParser* parser_;
+  const PromptBuilder* builder_;
+  std::vector<Entry> entries_;
+  std::unordered_map<std::int64_t, Faulty> faulty_;
+  std::unordered_map<std::uint64_t, std::int64_t> ids_;  // hash of a custom_id -> its first record
+  WorkloadSummary summary_;
+};
+
+/// Requests for the engine of one record: one for each prompt. Ids count from `first_id`.
+std::vector<engine::Request> engine_requests(const Record& record,
+                                             const std::vector<TokenizedPrompt>& prompts,
+                                             std::int64_t first_id);
+
+}  // namespace caravan::batch

@@ -1,0 +1,212 @@
+#include "json_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "caravan/text/utf8.h"
+
+namespace caravan::batch {
+namespace {
+
+// A chat request needs five levels; the rest is room for metadata. Bounds the parser's work.
+constexpr std::int64_t kMaxDepth = 64;
+
+// Deepest nesting of brackets outside strings.
+std::int64_t nesting_depth(std::string_view text) {
+  std::int64_t depth = 0;
+  std::int64_t deepest = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
+// The library's text without its own prefix, cut to a readable length.
+std::string parse_error_text(const std::string& what) {
+  std::string text = what;
+  if (const auto bracket = text.find("] "); bracket != std::string::npos)
+    text.erase(0, bracket + 2);
+  constexpr std::size_t kMaxLength = 240;
+  if (text.size() > kMaxLength) {
+    text.resize(kMaxLength);
+    text += "...";
+  }
+  return text::replace_invalid_utf8(text);
+}
+
+}  // namespace
+
+void refuse(std::string code, std::string message, std::string param, int status) {
+  throw Refused{{status, std::move(code), std::move(message), std::move(param)}};
+}
+
+Json parse_json_object(std::string_view text) {
+  if (const auto offset = text::find_invalid_utf8(text)) {
+    refuse("invalid_json",
+           fmt::format("not valid UTF-8: byte 0x{:02x} at byte {} of the record",
+                       static_cast<unsigned char>(text[*offset]), *offset),
+           "");
+  }
+  if (const std::int64_t depth = nesting_depth(text); depth > kMaxDepth) {
+    refuse("invalid_json",
+           fmt::format("JSON is nested {} levels deep, {} are allowed", depth, kMaxDepth), "");
+  }
+  Json value;
+  try {
+    value = Json::parse(text);
+  } catch (const Json::exception& error) {
+    refuse("invalid_json", fmt::format("not valid JSON: {}", parse_error_text(error.what())), "");
+  }
+  if (!value.is_object()) {
+    refuse("invalid_json", fmt::format("expected a JSON object, found {}", json_kind(value)), "");
+  }
+  return value;
+}
+
+std::string_view json_kind(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::null: return "null";
+    case Json::value_t::object: return "an object";
+    case Json::value_t::array: return "an array";
+    case Json::value_t::string: return "a string";
+    case Json::value_t::boolean: return "a boolean";
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned: return "an integer";
+    case Json::value_t::number_float: return "a number with a fraction";
+    case Json::value_t::binary:
+    case Json::value_t::discarded: return "something else";
+  }
+  return "something else";
+}
+
+JsonFields::JsonFields(const Json& object, std::string path)
+    : object_(&object), path_(std::move(path)) {}
+
+const Json* JsonFields::find(const std::string& name) {
+  known_.insert(name);
+  const auto found = object_->find(name);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<bool> JsonFields::boolean(const std::string& name) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) {
+    refuse("invalid_type",
+           fmt::format("{} must be true or false, found {}", path(name), json_kind(*value)),
+           path(name));
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::int64_t> JsonFields::integer(const std::string& name, std::int64_t low,
+                                                std::int64_t high) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number_integer()) {
+    refuse("invalid_type",
+           fmt::format("{} must be an integer, found {}", path(name), json_kind(*value)),
+           path(name));
+  }
+  const bool too_large = value->is_number_unsigned() &&
+                         value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+  const std::int64_t number = too_large ? INT64_MAX : value->get<std::int64_t>();
+  if (too_large || number < low || number > high) {
+    refuse(
+        "invalid_value",
+        fmt::format("{} must be between {} and {}, found {}", path(name), low, high, value->dump()),
+        path(name));
+  }
+  return number;
+}
+
+std::optional<double> JsonFields::number(const std::string& name, double low, double high) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number()) {
+    refuse("invalid_type",
+           fmt::format("{} must be a number, found {}", path(name), json_kind(*value)), path(name));
+  }
+  const double number = value->get<double>();
+  if (!std::isfinite(number) || number < low || number > high) {
+    refuse(
+        "invalid_value",
+        fmt::format("{} must be between {} and {}, found {}", path(name), low, high, value->dump()),
+        path(name));
+  }
+  return number;
+}
+
+std::optional<std::string> JsonFields::text(const std::string& name) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) {
+    refuse("invalid_type",
+           fmt::format("{} must be a string, found {}", path(name), json_kind(*value)), path(name));
+  }
+  return value->get<std::string>();
+}
+
+std::optional<std::vector<std::int32_t>> JsonFields::ids(const std::string& name,
+                                                         std::int64_t vocab_size) {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array()) {
+    refuse("invalid_type",
+           fmt::format("{} must be an array of token ids, found {}", path(name), json_kind(*value)),
+           path(name));
+  }
+  return token_ids(*value, path(name), vocab_size);
+}
+
+void JsonFields::ignore(std::initializer_list<const char*> names) {
+  for (const char* name : names) known_.insert(name);
+}
+
+std::vector<std::string> JsonFields::unknown() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object_->items()) {
+    if (!known_.contains(name)) names.push_back(path(name));
+  }
+  return names;
+}
+
+std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,
+                                    std::int64_t vocab_size) {
+  std::vector<std::int32_t> ids;
+  ids.reserve(array.size());
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    const Json& element = array[i];
+    if (!element.is_number_integer()) {
+      refuse("invalid_type",
+             fmt::format("{}.{} must be a token id, found {}", path, i, json_kind(element)),
+             fmt::format("{}.{}", path, i));
+    }
+    if (!element.is_number_unsigned() ||
+        element.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size)) {
+      refuse("invalid_value",
+             fmt::format("{}.{}: token id {} is not in the vocabulary (0 to {})", path, i,
+                         element.dump(), vocab_size - 1),
+             fmt::format("{}.{}", path, i));
+    }
+    ids.push_back(element.get<std::int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace caravan::batch

@@ -1,0 +1,66 @@
+#pragma once
+// Typed access to the fields of a request's JSON object. A field of the wrong type or out of range
+// ends the parse of that record with a fault that names it; null counts as absent.
+
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "caravan/batch/record.h"
+
+namespace caravan::batch {
+
+using Json = nlohmann::json;
+
+/// Thrown inside the parser and turned into a RecordFault at its border.
+struct Refused {
+  RecordFault fault;
+};
+
+[[noreturn]] void refuse(std::string code, std::string message, std::string param,
+                         int status = 400);
+
+/// Parses one JSON object: UTF-8, nesting depth and syntax checked.
+/// @throws Refused with code "invalid_json".
+Json parse_json_object(std::string_view text);
+
+class JsonFields {
+ public:
+  /// @param object  must be a JSON object and outlive this. `path` is put before names:
+  /// "messages.0."
+  JsonFields(const Json& object, std::string path);
+
+  /// The field, or null where it is absent or JSON null. Marks the name as known.
+  const Json* find(const std::string& name);
+  std::optional<bool> boolean(const std::string& name);
+  std::optional<std::int64_t> integer(const std::string& name, std::int64_t low, std::int64_t high);
+  std::optional<double> number(const std::string& name, double low, double high);
+  std::optional<std::string> text(const std::string& name);
+  /// An array of integers in [low, high].
+  std::optional<std::vector<std::int32_t>> ids(const std::string& name, std::int64_t vocab_size);
+  /// Accepts and ignores these.
+  void ignore(std::initializer_list<const char*> names);
+  /// Names that nobody asked for, in order.
+  std::vector<std::string> unknown() const;
+  std::string path(const std::string& name) const { return path_ + name; }
+
+ private:
+  const Json* object_;
+  std::string path_;
+  std::set<std::string> known_;
+};
+
+/// Elements of an array of token ids.
+/// @throws Refused naming the element.
+std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,
+                                    std::int64_t vocab_size);
+
+/// "a string", "an array" ... for messages.
+std::string_view json_kind(const Json& value);
+
+}  // namespace caravan::batch

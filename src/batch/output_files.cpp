@@ -1,0 +1,183 @@
+#include "caravan/batch/output_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include "caravan/core/error.h"
+#include "caravan/core/log.h"
+#include "caravan/io/atomic_file.h"
+#include "caravan/io/input_file.h"
+
+namespace caravan::batch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kAbandonedAfter = std::chrono::minutes(30);
+constexpr std::int64_t kMaxLockBytes = 4096;
+
+std::string folder_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+fs::path resolved(const std::string& path) {
+  std::error_code error;
+  fs::path result = fs::weakly_canonical(path, error);
+  return error ? fs::absolute(path, error) : result;
+}
+
+// Field 22 of /proc/<pid>/stat; the command name before it may hold anything, so count from its
+// end.
+std::optional<std::int64_t> process_start(std::int64_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(stat, line)) return std::nullopt;
+  const auto name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) {
+    if (!(fields >> field)) return std::nullopt;
+  }
+  return std::stoll(field);
+}
+
+std::optional<LockOwner> read_owner(const std::string& path) {
+  std::string text;
+  try {
+    text = io::read_text_file(path, kMaxLockBytes);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    return LockOwner{json.at("host"), json.at("pid"), json.at("started"), json.at("job"),
+                     json.at("restarts")};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+bool is_abandoned(const std::string& path) {
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - written > kAbandonedAfter;
+}
+
+std::string describe(const LockOwner& owner) {
+  return fmt::format("process {} on {}{}", owner.pid, owner.host,
+                     owner.job.empty() ? "" : fmt::format(" (job {})", owner.job));
+}
+
+// True: made. False: the file exists.
+bool create_lock(const std::string& path, const LockOwner& owner) {
+  const io::FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (file.get() < 0 && errno == EEXIST) return false;
+  CARAVAN_CHECK(file.get() >= 0, CannotCreateError, "cannot create {}: {}", path,
+                std::strerror(errno));
+  const std::string text = nlohmann::json{{"host", owner.host},
+                                          {"pid", owner.pid},
+                                          {"started", owner.started},
+                                          {"job", owner.job},
+                                          {"restarts", owner.restarts}}
+                               .dump() +
+                           "\n";
+  if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    const int cause = errno;
+    ::unlink(path.c_str());
+    throw IoError(fmt::format("writing {} failed: {}", path, std::strerror(cause)));
+  }
+  return true;
+}
+
+}  // namespace
+
+OutputNames::OutputNames(std::string output_path)
+    : output(std::move(output_path)),
+      journal(output + ".part"),
+      lock(output + ".lock"),
+      folder(folder_of(output)) {
+  fs::path base(output);
+  if (base.extension() == ".jsonl") base.replace_extension();
+  manifest = base.string() + ".manifest.json";
+}
+
+void check_output(const OutputNames& names, const std::vector<std::string>& inputs,
+                  const std::vector<std::string>& input_folders, ExistingOutput existing) {
+  const fs::path output = resolved(names.output);
+  for (const std::string& input : inputs) {
+    CARAVAN_CHECK(
+        input == "-" || (!io::same_file(input, names.output) && resolved(input) != output),
+        UsageError, "--output {} is the same file as --input {}: it would be overwritten",
+        names.output, input);
+  }
+  std::error_code error;
+  CARAVAN_CHECK(!fs::is_directory(names.output, error), CannotCreateError,
+                "--output {} is a folder; expected the name of a file", names.output);
+  CARAVAN_CHECK(fs::is_directory(names.folder, error), CannotCreateError,
+                "--output {}: there is no folder {}", names.output, names.folder);
+  for (const std::string& folder : input_folders) {
+    CARAVAN_CHECK(resolved(folder) != resolved(names.folder), UsageError,
+                  "--output {} lies in the input folder {}: the next run would read it as prompts",
+                  names.output, folder);
+  }
+  CARAVAN_CHECK(existing == ExistingOutput::kReplace || !fs::exists(names.output, error),
+                CannotCreateError, "--output {} exists; use --overwrite to replace it",
+                names.output);
+  CARAVAN_CHECK(::access(names.folder.c_str(), W_OK) == 0, CannotCreateError,
+                "--output {}: the folder {} cannot be written: {}", names.output, names.folder,
+                std::strerror(errno));
+}
+
+LockOwner this_process(std::string host, std::string job, std::int64_t restarts) {
+  const auto pid = static_cast<std::int64_t>(::getpid());
+  return {std::move(host), pid, process_start(pid).value_or(0), std::move(job), restarts};
+}
+
+bool is_stale(const LockOwner& holder, const LockOwner& seeker) {
+  if (holder.host == seeker.host) {
+    const auto started = process_start(holder.pid);
+    if (!started) return ::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;
+    return holder.started != 0 && *started != holder.started;
+  }
+  return !holder.job.empty() && holder.job == seeker.job && holder.restarts < seeker.restarts;
+}
+
+OutputLock::OutputLock(std::string path, const LockOwner& owner) : path_(std::move(path)) {
+  constexpr int kAttempts = 3;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (create_lock(path_, owner)) return;
+    const auto holder = read_owner(path_);
+    const bool stale = (holder && is_stale(*holder, owner)) || is_abandoned(path_);
+    CARAVAN_CHECK(stale, CannotCreateError,
+                  "{} exists: {} is writing this output. If that job is gone, remove the file and "
+                  "run the same command again",
+                  path_, holder ? describe(*holder) : std::string("another job"));
+    log::warning("taking over {} of {}, which is no longer running", path_,
+                 holder ? describe(*holder) : std::string("another job"));
+    ::unlink(path_.c_str());
+  }
+  throw CannotCreateError(fmt::format("{}: another job keeps taking this lock", path_));
+}
+
+OutputLock::~OutputLock() { ::unlink(path_.c_str()); }
+
+void OutputLock::refresh() noexcept { ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0); }
+
+}  // namespace caravan::batch

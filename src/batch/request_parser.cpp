@@ -1,0 +1,272 @@
+#include "caravan/batch/request_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "caravan/text/utf8.h"
+#include "json_fields.h"
+#include "request_fields.h"
+
+namespace caravan::batch {
+namespace {
+
+constexpr std::int64_t kMaxTokensLimit = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxTopLogprobs = 20;
+constexpr std::size_t kMaxCustomIdBytes = 4096;
+
+std::string required_custom_id(JsonFields& envelope) {
+  const auto id = envelope.text("custom_id");
+  if (!id) refuse("missing_field", "custom_id is missing", "custom_id");
+  if (id->empty() || id->size() > kMaxCustomIdBytes) {
+    refuse(
+        "invalid_value",
+        fmt::format("custom_id must have 1 to {} bytes, found {}", kMaxCustomIdBytes, id->size()),
+        "custom_id");
+  }
+  return *id;
+}
+
+Endpoint required_endpoint(JsonFields& envelope) {
+  const auto method = envelope.text("method");
+  if (method && *method != "POST") {
+    refuse("invalid_value", fmt::format("method must be \"POST\", found \"{}\"", *method),
+           "method");
+  }
+  const auto url = envelope.text("url");
+  if (!url) refuse("missing_field", "url is missing", "url");
+  if (*url == "/v1/chat/completions") return Endpoint::kChat;
+  if (*url == "/v1/completions") return Endpoint::kCompletion;
+  refuse("unsupported_endpoint",
+         fmt::format("url \"{}\" is not supported; supported are /v1/chat/completions and "
+                     "/v1/completions",
+                     *url),
+         "url");
+}
+
+void check_model(JsonFields& body, const ParserOptions& options) {
+  const auto model = body.text("model");
+  if (options.require_model_name && model && *model != options.model_name) {
+    refuse("model_not_found",
+           fmt::format("model \"{}\" is not here; this run has \"{}\"", *model, options.model_name),
+           body.path("model"), 404);
+  }
+}
+
+std::optional<std::int64_t> parse_max_tokens(JsonFields& body, Endpoint endpoint,
+                                             const RequestDefaults& defaults) {
+  const auto newer = body.integer("max_completion_tokens", 0, kMaxTokensLimit);
+  const auto older = body.integer("max_tokens", 0, kMaxTokensLimit);
+  if (newer && endpoint == Endpoint::kChat) return newer;
+  if (older) return older;
+  if (defaults.max_tokens) return defaults.max_tokens;
+  if (endpoint == Endpoint::kCompletion) return kDefaultCompletionTokens;
+  return std::nullopt;
+}
+
+// The vLLM extension of both endpoints: per prompt position, ids with their log-probabilities.
+void parse_prompt_logprobs(JsonFields& body, Record& record) {
+  record.output.prompt_logprobs = body.integer("prompt_logprobs", 0, kMaxTopLogprobs);
+  if (!record.output.prompt_logprobs) return;
+  record.sampling.prompt_logprobs = true;
+  record.sampling.top_prompt_logprobs =
+      std::max(record.sampling.top_prompt_logprobs, *record.output.prompt_logprobs);
+}
+
+void parse_chat_body(JsonFields& body, const ParserOptions& options, Record& record) {
+  record.messages = parse_messages(body, options.model_name);
+  record.chat_options.date = options.defaults.date;
+  const auto generation_prompt = body.boolean("add_generation_prompt");
+  record.chat_options.continue_final_message =
+      body.boolean("continue_final_message").value_or(false);
+  if (record.chat_options.continue_final_message) {
+    const std::string path = body.path("continue_final_message");
+    if (generation_prompt.value_or(false)) {
+      refuse("invalid_value", fmt::format("{} excludes add_generation_prompt", path), path);
+    }
+    if (record.messages.back().role != "assistant") {
+      refuse("invalid_value", fmt::format("{} needs a last message of the assistant", path), path);
+    }
+    record.chat_options.add_generation_prompt = false;
+  } else {
+    record.chat_options.add_generation_prompt = generation_prompt.value_or(true);
+  }
+  record.output.logprobs = body.boolean("logprobs").value_or(false);
+  const auto top = body.integer("top_logprobs", 0, kMaxTopLogprobs);
+  if (top.value_or(0) > 0 && !record.output.logprobs) {
+    refuse("invalid_value", fmt::format("{} needs logprobs: true", body.path("top_logprobs")),
+           body.path("top_logprobs"));
+  }
+  record.output.top_logprobs = top.value_or(0);
+}
+
+std::vector<CompletionPrompt> parse_prompts(JsonFields& body, std::int64_t vocab_size) {
+  const Json* prompt = body.find("prompt");
+  const std::string path = body.path("prompt");
+  if (prompt == nullptr) refuse("missing_field", fmt::format("{} is missing", path), path);
+  if (prompt->is_string()) return {prompt->get<std::string>()};
+  if (!prompt->is_array()) {
+    refuse(
+        "invalid_type",
+        fmt::format("{} must be a string, an array of strings, an array of token ids or an array "
+                    "of such arrays, found {}",
+                    path, json_kind(*prompt)),
+        path);
+  }
+  if (prompt->empty()) refuse("invalid_value", fmt::format("{} is empty", path), path);
+  if (prompt->front().is_number()) return {token_ids(*prompt, path, vocab_size)};
+  std::vector<CompletionPrompt> prompts;
+  for (std::size_t i = 0; i < prompt->size(); ++i) {
+    const Json& element = (*prompt)[i];
+    const std::string element_path = fmt::format("{}.{}", path, i);
+    if (element.type() != prompt->front().type() || !(element.is_string() || element.is_array())) {
+      refuse("invalid_type",
+             fmt::format("{} must be {} as the first prompt is, found {}", element_path,
+                         prompt->front().is_string() ? "a string" : "an array of token ids",
+                         json_kind(element)),
+             element_path);
+    }
+    if (element.is_string()) {
+      prompts.emplace_back(element.get<std::string>());
+    } else {
+      prompts.emplace_back(token_ids(element, element_path, vocab_size));
+    }
+  }
+  return prompts;
+}
+
+void parse_completion_body(JsonFields& body, const ParserOptions& options, Record& record) {
+  record.prompts = parse_prompts(body, options.vocab_size);
+  record.add_special_tokens = body.boolean("add_special_tokens").value_or(true);
+  record.output.echo = body.boolean("echo").value_or(false);
+  const auto logprobs = body.integer("logprobs", 0, kMaxTopLogprobs);
+  record.output.logprobs = logprobs.has_value();
+  record.output.top_logprobs = logprobs.value_or(0);
+  if (record.output.echo && logprobs) {
+    record.sampling.prompt_logprobs = true;
+    record.sampling.top_prompt_logprobs = *logprobs;
+  }
+}
+
+void check_consistency(const JsonFields& body, const Record& record) {
+  if (record.max_tokens && record.sampling.min_tokens > *record.max_tokens) {
+    refuse("invalid_value",
+           fmt::format("{} ({}) is above the token limit ({})", body.path("min_tokens"),
+                       record.sampling.min_tokens, *record.max_tokens),
+           body.path("min_tokens"));
+  }
+}
+
+void parse_body(const Json& value, const ParserOptions& options, Record& record,
+                std::vector<std::string>& unknown) {
+  JsonFields body(value, "");
+  check_unsupported(body, record.endpoint);
+  check_model(body, options);
+  record.sampling = parse_sampling(body, options);
+  const auto seed = body.integer("seed", std::numeric_limits<std::int64_t>::min(),
+                                 std::numeric_limits<std::int64_t>::max());
+  record.sampling.seed = seed ? static_cast<std::uint64_t>(*seed)
+                              : record_seed(options.defaults.seed, record.custom_id);
+  record.max_tokens = parse_max_tokens(body, record.endpoint, options.defaults);
+  if (record.endpoint == Endpoint::kChat) {
+    parse_chat_body(body, options, record);
+  } else {
+    parse_completion_body(body, options, record);
+  }
+  record.sampling.logprobs = record.output.logprobs;
+  record.sampling.top_logprobs = record.output.top_logprobs;
+  parse_prompt_logprobs(body, record);
+  record.output.return_token_ids = body.boolean("return_token_ids").value_or(false);
+  check_consistency(body, record);
+  const auto names = body.unknown();
+  unknown.insert(unknown.end(), names.begin(), names.end());
+}
+
+}  // namespace
+
+RequestParser::RequestParser(ParserOptions options,
+                             std::function<void(const std::string& name)> warn_unknown)
+    : options_(std::move(options)), warn_unknown_(std::move(warn_unknown)) {}
+
+ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custom_id) const {
+  custom_id.clear();
+  try {
+    const Json value = parse_json_object(line);
+    JsonFields envelope(value, "");
+    Record record;
+    record.custom_id = required_custom_id(envelope);
+    custom_id = record.custom_id;
+    record.endpoint = required_endpoint(envelope);
+    const Json* body = envelope.find("body");
+    if (body == nullptr) refuse("missing_field", "body is missing", "body");
+    if (!body->is_object()) {
+      refuse("invalid_type", fmt::format("body must be an object, found {}", json_kind(*body)),
+             "body");
+    }
+    record.content_hash = text_hash(body->dump());
+    std::vector<std::string> unknown = envelope.unknown();
+    parse_body(*body, options_, record, unknown);
+    if (!unknown.empty() && options_.unknown_fields == UnknownFields::kRefuse) {
+      refuse("unknown_parameter", fmt::format("{} is not a known field", unknown.front()),
+             unknown.front());
+    }
+    if (warn_unknown_) std::for_each(unknown.begin(), unknown.end(), warn_unknown_);
+    return record;
+  } catch (const Refused& refused) {
+    return refused.fault;
+  }
+}
+
+ParsedRecord RequestParser::parse_plain(const PlainPrompt& prompt) const {
+  Record record;
+  record.custom_id = prompt.custom_id;
+  record.endpoint = prompt.endpoint;
+  for (const auto* text : {&prompt.system, &prompt.text}) {
+    if (const auto offset = text::find_invalid_utf8(*text)) {
+      return RecordFault{400, "invalid_text",
+                         fmt::format("not valid UTF-8: byte 0x{:02x} at byte {} of the text",
+                                     static_cast<unsigned char>((*text)[*offset]), *offset),
+                         ""};
+    }
+    if (const auto offset = text->find('\0'); offset != std::string::npos) {
+      return RecordFault{
+          400, "invalid_text",
+          fmt::format("the text has a NUL byte at byte {}; is this a text file?", offset), ""};
+    }
+  }
+  record.sampling = default_sampling(options_.defaults);
+  record.sampling.seed = record_seed(options_.defaults.seed, prompt.custom_id);
+  record.max_tokens = options_.defaults.max_tokens;
+  if (prompt.endpoint == Endpoint::kChat) {
+    if (!prompt.system.empty()) record.messages.push_back({"system", prompt.system});
+    record.messages.push_back({"user", prompt.text});
+    record.chat_options.date = options_.defaults.date;
+  } else {
+    record.prompts.emplace_back(prompt.text);
+    if (!record.max_tokens) record.max_tokens = kDefaultCompletionTokens;
+  }
+  record.content_hash = text_hash(prompt.system + '\0' + prompt.text);
+  return record;
+}
+
+std::uint64_t text_hash(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3U;
+  }
+  return hash;
+}
+
+std::uint64_t record_seed(std::uint64_t job_seed, std::string_view custom_id) {
+  // The finaliser of splitmix64 spreads near-equal ids ("r-1", "r-2") over all bits.
+  std::uint64_t z = text_hash(custom_id) + job_seed * 0x9e3779b97f4a7c15U;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+}  // namespace caravan::batch

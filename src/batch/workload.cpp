@@ -1,0 +1,169 @@
+#include "caravan/batch/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/error.h"
+
+namespace caravan::batch {
+namespace {
+
+constexpr std::size_t kMaxListedFaults = 50;
+
+}  // namespace
+
+std::vector<engine::Request> engine_requests(const Record& record,
+                                             const std::vector<TokenizedPrompt>& prompts,
+                                             std::int64_t first_id) {
+  std::vector<engine::Request> requests;
+  requests.reserve(prompts.size());
+  for (const TokenizedPrompt& prompt : prompts) {
+    engine::Request request{first_id++, prompt.ids, record.sampling};
+    request.sampling.max_tokens = prompt.max_tokens;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+Workload::Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder)
+    : files_(std::move(files)), parser_(&parser), builder_(&builder) {
+  files_.scan([this](const PromptFiles::Seen& seen) { add(seen); });
+  ids_.clear();
+  summary_.records = checked_cast<std::int64_t>(entries_.size());
+  summary_.blank_lines = files_.blank_lines();
+  summary_.input_bytes = files_.total_bytes();
+}
+
+void Workload::add(const PromptFiles::Seen& seen) {
+  const auto index = checked_cast<std::int64_t>(entries_.size());
+  Entry entry{seen.place, 0, 0};
+  std::string custom_id;
+  ParsedRecord parsed =
+      seen.too_long ? ParsedRecord(RecordFault{
+                          413, "record_too_large",
+                          fmt::format("the record is longer than {} bytes", kMaxRecordBytes), ""})
+                    : files_.parse(seen.place, seen.text, *parser_, custom_id);
+  std::int64_t first = 0;
+  const bool duplicate = !custom_id.empty() && is_duplicate(custom_id, index, first);
+  if (custom_id.empty()) custom_id = files_.label(seen.place);
+  if (auto* parse_fault = std::get_if<RecordFault>(&parsed)) {
+    mark_faulty(index, std::move(custom_id), std::move(*parse_fault));
+  } else if (duplicate) {
+    RecordFault fault{400, "duplicate_custom_id",
+                      fmt::format("custom_id \"{}\" was used before, at {}", custom_id,
+                                  files_.label(entries_[static_cast<std::size_t>(first)].place)),
+                      "custom_id"};
+    mark_faulty(index, std::move(custom_id), std::move(fault));
+  } else if (auto context_fault = builder_->check(std::get<Record>(parsed))) {
+    mark_faulty(index, std::move(custom_id), std::move(*context_fault));
+  } else {
+    add_good(std::get<Record>(parsed), entry);
+  }
+  entries_.push_back(entry);
+}
+
+void Workload::add_good(const Record& record, Entry& entry) {
+  const bool chat = record.endpoint == Endpoint::kChat;
+  ++(chat ? summary_.chat : summary_.completions);
+  if (!record.max_tokens) ++summary_.open_ended;
+  const auto prompts = chat ? std::int64_t{1} : checked_cast<std::int64_t>(record.prompts.size());
+  entry.worst_case = checked_cast<std::int32_t>(builder_->worst_case_tokens(record));
+  entry.sequences = checked_cast<std::int32_t>(
+      std::min<std::int64_t>(prompts * record.sampling.num_choices, 1 << 20));
+}
+
+void Workload::mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault) {
+  faulty_.emplace(index, Faulty{std::move(custom_id), std::move(fault)});
+  ++summary_.faulty;
+}
+
+bool Workload::is_duplicate(const std::string& custom_id, std::int64_t index, std::int64_t& first) {
+  // 64 bits of hash: two different ids among a million meet with a chance of 1 in 37 million; the
+  // record is then compared with the text of the earlier one.
+  const auto [found, inserted] = ids_.emplace(text_hash(custom_id), index);
+  if (inserted) return false;
+  first = found->second;
+  return item(first).custom_id == custom_id;
+}
+
+WorkItem Workload::item(std::int64_t index) {
+  const auto faulty = faulty_.find(index);
+  if (faulty != faulty_.end()) return {index, faulty->second.custom_id, faulty->second.fault};
+  const RecordPlace& place = entries_[static_cast<std::size_t>(index)].place;
+  const std::string text = files_.text(place);
+  std::string custom_id;
+  ParsedRecord record = files_.parse(place, text, *parser_, custom_id);
+  if (const auto* fault = std::get_if<RecordFault>(&record)) {
+    throw IoError(fmt::format("{}: the input has changed since it was checked: {}",
+                              files_.label(place), fault->message));
+  }
+  return {index, std::move(custom_id), std::move(record)};
+}
+
+void Workload::check_capacity(std::int64_t kv_tokens,
+                              const std::function<std::string(const engine::Request&)>& refusal) {
+  for (std::int64_t index = 0; index < size(); ++index) {
+    if (entries_[static_cast<std::size_t>(index)].worst_case <= kv_tokens) continue;
+    if (faulty_.contains(index)) continue;
+    const WorkItem checked = item(index);
+    const Record& record = std::get<Record>(checked.record);
+    const BuiltPrompts built = builder_->build(record);
+    const auto* prompts = std::get_if<std::vector<TokenizedPrompt>>(&built);
+    CARAVAN_ASSERT(prompts != nullptr, "record {} passed its check and cannot be built", index);
+    for (const engine::Request& request : engine_requests(record, *prompts, 0)) {
+      std::string reason = refusal(request);
+      if (reason.empty()) continue;
+      mark_faulty(index, checked.custom_id,
+                  {400, "context_length_exceeded", std::move(reason), "max_tokens"});
+      break;
+    }
+  }
+}
+
+std::string Workload::fault_list() const {
+  if (faulty_.empty()) return {};
+  std::vector<std::int64_t> order;
+  order.reserve(faulty_.size());
+  for (const auto& [index, faulty] : faulty_) order.push_back(index);
+  std::sort(order.begin(), order.end());
+  std::string list = fmt::format("{} of {} records cannot be run:", order.size(), size());
+  for (std::size_t i = 0; i < order.size() && i < kMaxListedFaults; ++i) {
+    const auto& place = entries_[static_cast<std::size_t>(order[i])].place;
+    const Faulty& faulty = faulty_.at(order[i]);
+    list += fmt::format("\n{}: {}", files_.label(place), faulty.fault.message);
+  }
+  if (order.size() > kMaxListedFaults) {
+    list += fmt::format("\n... and {} more", order.size() - kMaxListedFaults);
+  }
+  return list;
+}
+
+void Workload::require_valid() const {
+  const std::string list = fault_list();
+  CARAVAN_CHECK(list.empty(), InputError,
+                "{}\nCorrect them, or use --on-invalid=record to answer them with error lines",
+                list);
+}
+
+std::int64_t Workload::worst_case_tokens(std::int64_t sequences) const {
+  std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // positions, how many sequences
+  sizes.reserve(entries_.size());
+  for (const Entry& entry : entries_) {
+    if (entry.worst_case > 0) sizes.emplace_back(entry.worst_case, entry.sequences);
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  std::int64_t total = 0;
+  for (const auto& [tokens, count] : sizes) {
+    const std::int64_t taken = std::min(count, sequences);
+    total += tokens * taken;
+    sequences -= taken;
+    if (sequences == 0) break;
+  }
+  return total;
+}
+
+}  // namespace caravan::batch
