@@ -1,0 +1,37 @@
+#pragma once
+// The subcommands. Each returns the exit code; errors are thrown and reported by `main`.
+
+#include <string>
+#include <vector>
+
+#include "caravan/app/option_parser.h"
+#include "caravan/core/error.h"
+#include "caravan/parallel/mpi_environment.h"
+
+namespace caravan::app {
+
+ExitCode convert_command(const ParsedOptions& parsed);
+ExitCode inspect_command(const ParsedOptions& parsed);
+ExitCode verify_command(const ParsedOptions& parsed);
+ExitCode plan_command(const ParsedOptions& parsed, const Environment& environment);
+ExitCode tokenize_command(const ParsedOptions& parsed);
+
+/// Collective over all ranks; all return the same code. A fault that every rank knows of is thrown
+/// as AgreedError, any other error means that peers may wait and the job must be aborted.
+ExitCode run_command(const ParsedOptions& parsed, const parallel::MpiEnvironment& mpi,
+                     const Environment& environment);
+
+/// A fault that all ranks throw alike.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Rank that the launcher says this process has, known before MPI starts; 0 without a launcher.
+int launcher_rank(const Environment& environment);
+
+/// Writes to standard output and checks that it arrived.
+/// @throws IoError.
+void print_result(const std::string& text);
+
+}  // namespace caravan::app

@@ -1,0 +1,72 @@
+#pragma once
+// A run as the leader prepares it, before any weight is read: model header, output, whole input,
+// memory. `plan` stops here; `run` goes on.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caravan/app/job_options.h"
+#include "caravan/app/memory_plan.h"
+#include "caravan/app/model_front.h"
+#include "caravan/app/option_table.h"
+#include "caravan/batch/journal.h"
+#include "caravan/batch/output_files.h"
+#include "caravan/batch/prompt_builder.h"
+#include "caravan/batch/request_parser.h"
+#include "caravan/batch/workload.h"
+
+namespace caravan::app {
+
+class Job {
+ public:
+  /// Opens model, input and output as far as the options name them and reports all their faults
+  /// together; then validates the records and plans memory.
+  /// @param free_bytes  of each rank.
+  /// @throws the Error of the first fault, with the texts of all of them.
+  Job(const JobOptions& options, const std::vector<std::int64_t>& free_bytes);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  ModelFront& model() { return *model_; }
+  const batch::PromptBuilder& builder() const { return *builder_; }
+  const batch::RequestParser& parser() const { return *parser_; }
+  const MemoryPlan& memory() const { return memory_; }
+  /// With --input only.
+  bool has_workload() const { return workload_.has_value(); }
+  batch::Workload& workload() { return *workload_; }
+  /// With --output only.
+  const std::optional<batch::OutputNames>& names() const { return names_; }
+  /// With --prompt only: its record and token ids.
+  const batch::Record& prompt_record() const { return *prompt_record_; }
+  const std::vector<batch::TokenizedPrompt>& prompt_ids() const { return prompt_ids_; }
+
+  std::string refusal(const engine::Request& request) const;
+  batch::Fingerprint fingerprint() const;
+
+ private:
+  void open_parts();
+  void check_records();
+  void build_prompt();
+  void plan(const std::vector<std::int64_t>& free_bytes);
+
+  JobOptions options_;
+  std::optional<ModelFront> model_;
+  std::optional<batch::OutputNames> names_;
+  std::optional<batch::PromptFiles> files_;
+  std::unique_ptr<batch::RequestParser> parser_;
+  std::unique_ptr<batch::PromptBuilder> builder_;
+  std::optional<batch::Workload> workload_;
+  std::optional<batch::Record> prompt_record_;
+  std::vector<batch::TokenizedPrompt> prompt_ids_;
+  MemoryPlan memory_;
+};
+
+/// Contradictions between options of `run` or `plan`, found before MPI starts.
+/// @throws UsageError listing them all.
+void check_options(Command command, const JobOptions& options);
+
+}  // namespace caravan::app

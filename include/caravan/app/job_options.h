@@ -1,0 +1,73 @@
+#pragma once
+// Everything that can be set from outside, as plain data. Empty optionals mean "decide by yourself"
+// (auto) or "the checkpoint's default".
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caravan/core/dtype.h"
+#include "caravan/core/log.h"
+#include "caravan/ops/context.h"
+#include "caravan/text/chat_format.h"
+
+namespace caravan::app {
+
+enum class OnInvalid { kFail, kRecord };
+enum class TextEndpoint { kAuto, kChat, kCompletion };
+
+struct JobOptions {
+  // Input and output
+  std::string model;
+  std::vector<std::string> inputs;
+  std::string output;
+  std::optional<std::string> prompt;
+  std::string system;
+  OnInvalid on_invalid = OnInvalid::kFail;
+  bool overwrite = false;
+  bool text_per_file = false;
+  TextEndpoint endpoint = TextEndpoint::kAuto;
+  std::string model_name;
+  bool strict_fields = false;
+  bool fail_on_error = false;
+
+  // Defaults of records
+  std::optional<std::int64_t> max_tokens;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<double> min_p;
+  std::uint64_t seed = 0;
+  std::vector<std::string> stop;
+  std::optional<text::ChatFormatKind> chat_format;
+  std::string date = "26 Jul 2024";
+
+  // Execution
+  std::optional<std::int64_t> tensor_parallel;
+  std::optional<std::int64_t> threads;
+  std::optional<ops::Isa> isa;
+  std::int64_t max_sequences = 64;
+  std::int64_t max_step_tokens = 512;
+  std::optional<std::int64_t> kv_memory;  // bytes per rank
+  bool no_verify = false;
+  std::optional<std::int64_t> ranks;  // plan
+
+  // Logging
+  double log_interval = 30;
+  log::Level log_level = log::Level::kInfo;
+
+  // Other subcommands
+  std::optional<DType> dtype;       // convert
+  std::optional<std::string> name;  // convert
+  bool json = false;                // inspect
+  bool tensors = false;             // inspect
+  bool chat = false;                // tokenize
+  bool ids = false;                 // tokenize
+
+  // General
+  std::string config;
+  bool print_config = false;
+};
+
+}  // namespace caravan::app

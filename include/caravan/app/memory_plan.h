@@ -1,0 +1,52 @@
+#pragma once
+// How much memory each rank needs and how large the KV cache becomes, from sizes alone and before
+// anything is loaded.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caravan/core/dtype.h"
+#include "caravan/engine/engine.h"
+#include "caravan/model/config.h"
+
+namespace caravan::app {
+
+struct RankMemory {
+  std::int64_t weight_bytes = 0;
+  std::int64_t activation_bytes = 0;
+  std::int64_t kv_block_bytes = 0;  // of one block
+  std::int64_t free_bytes = 0;      // this rank's share of what its node has
+};
+
+struct MemoryRequest {
+  model::LlamaConfig config;
+  DType dtype = DType::kFloat32;
+  std::int64_t max_sequences = 64;
+  std::int64_t max_step_tokens = 512;
+  std::optional<std::int64_t> kv_bytes;  // per rank, asked for by the user
+  std::int64_t needed_tokens = 0;        // of the max_sequences largest sequences together
+  std::int64_t largest_tokens = 0;       // of the largest sequence
+  std::vector<std::int64_t> free_bytes;  // per rank
+};
+
+struct MemoryPlan {
+  engine::EngineLimits limits;
+  std::vector<RankMemory> ranks;
+  std::int64_t kv_tokens() const;
+  std::int64_t kv_bytes(const RankMemory& rank) const;
+  std::int64_t total_bytes(const RankMemory& rank) const;
+};
+
+/// The number of blocks: what was asked for, or what the input needs within half of the free
+/// memory (a single longest sequence may take nine tenths).
+/// @throws ConfigError if a rank's weights and smallest cache do not fit, with the numbers of that
+/// rank and what to change.
+MemoryPlan plan_memory(const MemoryRequest& request);
+
+/// Bytes that one process of this node could still use: the kernel's estimate or what is left of
+/// the control group's limit, whichever is less.
+std::int64_t available_memory_bytes();
+
+}  // namespace caravan::app

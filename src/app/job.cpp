@@ -1,0 +1,217 @@
+#include "caravan/app/job.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "caravan/batch/fingerprint.h"
+#include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+#include "caravan/core/log.h"
+
+namespace caravan::app {
+namespace {
+
+// Runs steps that do not depend on each other and throws their faults together.
+class Faults {
+ public:
+  template <typename Step>
+  void attempt(const Step& step) {
+    try {
+      step();
+    } catch (const Error& error) {
+      if (messages_.empty()) code_ = error.code();
+      messages_.emplace_back(error.what());
+    }
+  }
+  void require_none() const {
+    if (!messages_.empty()) throw Error(code_, fmt::format("{}", fmt::join(messages_, "\n")));
+  }
+
+ private:
+  ExitCode code_ = ExitCode::kOk;
+  std::vector<std::string> messages_;
+};
+
+std::vector<std::string> folders_among(const std::vector<std::string>& inputs) {
+  std::vector<std::string> folders;
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (std::filesystem::is_directory(input, error)) folders.push_back(input);
+  }
+  return folders;
+}
+
+// Warns once for each name.
+std::function<void(const std::string&)> unknown_field_warning() {
+  return [seen = std::set<std::string>()](const std::string& name) mutable {
+    if (seen.insert(name).second) {
+      log::warning(
+          "requests have the unknown field \"{}\"; it is ignored (--strict-fields makes it "
+          "a fault)",
+          name);
+    }
+  };
+}
+
+}  // namespace
+
+void check_options(Command command, const JobOptions& options) {
+  std::vector<std::string> faults;
+  if (options.model.empty()) faults.emplace_back("--model MODEL.h5 is missing");
+  if (command == Command::kRun) {
+    if (options.prompt && (!options.inputs.empty() || !options.output.empty())) {
+      faults.emplace_back("--prompt answers on standard output and excludes --input and --output");
+    }
+    if (!options.prompt && options.inputs.empty()) {
+      faults.emplace_back("--input PROMPTS (or --prompt TEXT) is missing");
+    }
+    if (!options.inputs.empty() && options.output.empty()) {
+      faults.emplace_back("--output ANSWERS.jsonl is missing");
+    }
+  }
+  if (options.output == "-") {
+    faults.emplace_back("--output - is not possible: a run that can be continued needs a file");
+  }
+  if (options.max_sequences > options.max_step_tokens) {
+    faults.push_back(fmt::format(
+        "--max-sequences ({}) must not exceed --max-step-tokens ({}): each running sequence has a "
+        "token in every step",
+        options.max_sequences, options.max_step_tokens));
+  }
+  for (const std::string& stop : options.stop) {
+    if (stop.empty()) faults.emplace_back("--stop must not be empty");
+  }
+  CARAVAN_CHECK(faults.empty(), UsageError, "{}", fmt::join(faults, "\n"));
+}
+
+Job::Job(const JobOptions& options, const std::vector<std::int64_t>& free_bytes)
+    : options_(options) {
+  open_parts();
+  parser_ = std::make_unique<batch::RequestParser>(parser_options(options_, *model_),
+                                                   unknown_field_warning());
+  builder_ = std::make_unique<batch::PromptBuilder>(
+      *model_->tokenizer, *model_->chat_format, model_->file.description().config.max_positions);
+  log::info("defaults of records: {}", describe_defaults(parser_->options().defaults, *model_));
+  if (options_.prompt) build_prompt();
+  if (files_) check_records();
+  plan(free_bytes);
+  if (!workload_) return;
+  workload_->check_capacity(memory_.kv_tokens(),
+                            [this](const engine::Request& request) { return refusal(request); });
+  if (workload_->summary().faulty == 0) return;
+  if (options_.on_invalid == OnInvalid::kFail) workload_->require_valid();
+  log::warning("{}\nThey are answered with error lines", workload_->fault_list());
+}
+
+void Job::open_parts() {
+  Faults faults;
+  const Stopwatch watch;
+  faults.attempt([this] { model_.emplace(open_model(options_)); });
+  if (model_) {
+    const auto& description = model_->file.description();
+    log::info("model {} ({}, {}): header and tokenizer in {:.2f} s", description.name,
+              dtype_name(description.dtype),
+              format_bytes(static_cast<double>(model_->file.file_bytes())), watch.seconds());
+  }
+  if (!options_.output.empty()) names_.emplace(options_.output);
+  if (!options_.inputs.empty()) {
+    batch::PromptFilesOptions file_options;
+    file_options.text_files = options_.text_per_file ? batch::TextFiles::kPromptPerFile
+                                                     : batch::TextFiles::kPromptPerLine;
+    if (model_) file_options.text_endpoint = model_->text_endpoint;
+    file_options.system = options_.system;
+    if (names_) file_options.spool_folder = names_->folder;
+    faults.attempt([&] { files_.emplace(options_.inputs, file_options); });
+  }
+  if (names_) {
+    faults.attempt([this] {
+      batch::check_output(
+          *names_, files_ ? files_->paths() : options_.inputs, folders_among(options_.inputs),
+          options_.overwrite ? batch::ExistingOutput::kReplace : batch::ExistingOutput::kRefuse);
+    });
+  }
+  faults.require_none();
+}
+
+void Job::check_records() {
+  const Stopwatch watch;
+  workload_.emplace(std::move(*files_), *parser_, *builder_);
+  const batch::WorkloadSummary& summary = workload_->summary();
+  log::info("input: {} records ({} chat, {} completions, {} faulty), {}, checked in {:.2f} s",
+            summary.records, summary.chat, summary.completions, summary.faulty,
+            format_bytes(static_cast<double>(summary.input_bytes)), watch.seconds());
+  if (summary.blank_lines > 0) log::info("input: {} blank lines skipped", summary.blank_lines);
+}
+
+void Job::build_prompt() {
+  const batch::PlainPrompt plain{"prompt", model_->text_endpoint, options_.system,
+                                 *options_.prompt};
+  batch::ParsedRecord parsed = parser_->parse_plain(plain);
+  const auto* fault = std::get_if<batch::RecordFault>(&parsed);
+  CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", fault->message);
+  prompt_record_ = std::get<batch::Record>(std::move(parsed));
+  batch::BuiltPrompts built = builder_->build(*prompt_record_);
+  fault = std::get_if<batch::RecordFault>(&built);
+  CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", fault->message);
+  prompt_ids_ = std::get<std::vector<batch::TokenizedPrompt>>(std::move(built));
+}
+
+void Job::plan(const std::vector<std::int64_t>& free_bytes) {
+  const checkpoint::ModelDescription& description = model_->file.description();
+  MemoryRequest request;
+  request.config = description.config;
+  request.dtype = description.dtype;
+  request.max_sequences = options_.max_sequences;
+  request.max_step_tokens = options_.max_step_tokens;
+  request.kv_bytes = options_.kv_memory;
+  request.free_bytes = free_bytes;
+  request.needed_tokens = request.largest_tokens = description.config.max_positions;
+  if (workload_) {
+    request.needed_tokens = workload_->worst_case_tokens(options_.max_sequences);
+    request.largest_tokens = workload_->worst_case_tokens(1);
+  } else if (prompt_record_) {
+    request.needed_tokens = request.largest_tokens = builder_->worst_case_tokens(*prompt_record_);
+  }
+  memory_ = plan_memory(request);
+}
+
+std::string Job::refusal(const engine::Request& request) const {
+  return engine::Engine::refusal(request, model_->file.description().config, memory_.limits);
+}
+
+batch::Fingerprint Job::fingerprint() const {
+  const checkpoint::ModelDescription& description = model_->file.description();
+  const batch::RequestDefaults& defaults = parser_->options().defaults;
+  batch::Fingerprint parts;
+  parts["output format"] = std::to_string(batch::kOutputVersion);
+  parts["numerics"] = std::to_string(batch::kNumericsVersion);
+  parts["input hash"] = workload_->input_hash();
+  parts["records"] = std::to_string(workload_->size());
+  parts["model hash"] = description.content_hash;
+  parts["model name"] = model_->name;
+  parts["temperature"] = fmt::format("{}", defaults.temperature);
+  parts["top-p"] = fmt::format("{}", defaults.top_p);
+  parts["top-k"] = fmt::format("{}", defaults.top_k);
+  parts["min-p"] = fmt::format("{}", defaults.min_p);
+  parts["repetition penalty"] = fmt::format("{}", defaults.repetition_penalty);
+  parts["seed"] = fmt::format("{}", defaults.seed);
+  parts["max-tokens"] =
+      defaults.max_tokens ? std::to_string(*defaults.max_tokens) : std::string("of the endpoint");
+  parts["stop"] = fmt::format("{} strings: {}", defaults.stop_strings.size(),
+                              fmt::join(defaults.stop_strings, "|"));
+  parts["stop ids"] = fmt::format("{}", fmt::join(defaults.stop_ids, ","));
+  parts["chat format"] = std::string(text::chat_format_name(model_->chat_format->kind()));
+  parts["date"] = defaults.date;
+  parts["endpoint of texts"] =
+      model_->text_endpoint == batch::Endpoint::kChat ? "chat" : "completion";
+  parts["system"] = options_.system;
+  parts["text-per-file"] = options_.text_per_file ? "true" : "false";
+  parts["strict-fields"] = options_.strict_fields ? "true" : "false";
+  parts["model-name"] = options_.model_name;
+  return parts;
+}
+
+}  // namespace caravan::app

@@ -1,0 +1,186 @@
+#include "leader_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "caravan/app/commands.h"
+#include "caravan/app/stop_signals.h"
+#include "caravan/app/version.h"
+#include "caravan/batch/manifest.h"
+#include "caravan/batch/response_writer.h"
+#include "caravan/core/clock.h"
+#include "caravan/core/log.h"
+#include "caravan/io/atomic_file.h"
+
+namespace caravan::app {
+namespace {
+
+double rate(std::int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics& engine,
+                 const batch::Journal& journal) {
+  log::info("summary: {} records done ({} from an earlier run), {} with errors", journal.num_done(),
+            journal.num_found(), journal.num_errors());
+  log::info("summary: this run answered {} in {:.1f} s; choices ended by stop {}, by length {}",
+            counts.answered, counts.seconds, counts.finished_stop, counts.finished_length);
+  log::info("summary: {} prompt tokens, {} new tokens, {:.0f} new tokens/s over all",
+            counts.prompt_tokens, counts.completion_tokens,
+            rate(counts.completion_tokens, counts.seconds));
+  log::info(
+      "summary: prefill {} tokens in {:.1f} s ({:.0f} tokens/s), decode {} tokens in {:.1f} s "
+      "({:.0f} tokens/s), {} steps, {} put back",
+      engine.prompt_tokens, engine.prefill_seconds,
+      rate(engine.prompt_tokens, engine.prefill_seconds), engine.generated_tokens,
+      engine.decode_seconds, rate(engine.generated_tokens, engine.decode_seconds), engine.steps,
+      engine.put_backs);
+}
+
+batch::Manifest make_manifest(const JobOptions& options, Job& job, const batch::Journal& journal,
+                              const RunFacts& facts) {
+  const checkpoint::ModelDescription& description = job.model().file.description();
+  batch::Manifest manifest;
+  manifest.versions = version_entries();
+  manifest.model = {{"path", options.model},
+                    {"name", description.name},
+                    {"content_hash", description.content_hash},
+                    {"dtype", std::string(dtype_name(description.dtype))},
+                    {"source", description.source},
+                    {"created_by", description.created_by}};
+  manifest.configuration = facts.configuration;
+  manifest.ranks = facts.ranks;
+  manifest.kernels = facts.kernels;
+  manifest.threads_per_rank = facts.threads;
+  manifest.inputs = job.workload().input_paths();
+  manifest.output = options.output;
+  manifest.fingerprint = job.fingerprint();
+  manifest.workload = job.workload().summary();
+  manifest.kept_records = journal.num_found();
+  manifest.done_records = journal.num_done();
+  manifest.error_records = journal.num_errors();
+  manifest.phase_seconds = facts.phase_seconds;
+  manifest.started = facts.started;
+  manifest.ended = utc_timestamp();
+  return manifest;
+}
+
+void write_manifest(const std::string& path, const batch::Manifest& manifest) {
+  io::AtomicFile file(path);
+  file.write(batch::manifest_json(manifest));
+  file.commit();
+}
+
+// Drives the engine; the counts are valid also when the journal fails on the way.
+Outcome drive(const JobOptions& options, Job& job, BatchOutput& output, engine::Engine& engine,
+              batch::RunCounts& counts) {
+  const batch::ResponseWriter writer(*job.model().tokenizer, job.model().name,
+                                     job.model().file.description().content_hash);
+  batch::Journal& journal = output.journal();
+  batch::Driver driver(job.workload(), job.builder(), writer, engine, journal);
+  batch::DriverOptions driver_options;
+  driver_options.queue_ahead = options.max_sequences;
+  driver_options.kv_blocks = job.memory().limits.kv_blocks;
+  driver_options.log_seconds = options.log_interval;
+  driver_options.stop_requested = [] { return stop_signal() != 0; };
+  driver_options.keep_alive = [&output] { output.lock().refresh(); };
+  driver_options.refusal = [&job](const engine::Request& request) { return job.refusal(request); };
+  const batch::RunEnd end = driver.run(driver_options);
+  counts = driver.counts();
+  if (end == batch::RunEnd::kFinished) return {};
+  return {
+      ExitCode::kTemporary,
+      fmt::format("stopped by {}: {} of {} records are done and kept in {}; run the same command "
+                  "again to continue",
+                  signal_name(stop_signal()), journal.num_done(), journal.num_records(),
+                  job.names()->journal)};
+}
+
+Outcome complete(const JobOptions& options, Job& job, batch::Journal& journal) {
+  const Stopwatch watch;
+  const std::int64_t errors = journal.num_errors();
+  journal.finish(options.output);
+  log::info("output: {} lines in {}, written in {:.2f} s", journal.num_records(),
+            job.names()->output, watch.seconds());
+  if (options.fail_on_error && errors > 0) {
+    return {ExitCode::kRecordErrors,
+            fmt::format("finished; {} records have error lines (--fail-on-error)", errors)};
+  }
+  return {ExitCode::kOk, "finished"};
+}
+
+}  // namespace
+
+BatchOutput::BatchOutput(Job& job, const batch::LockOwner& owner)
+    : lock_(job.names()->lock, owner),
+      journal_(job.names()->journal, job.fingerprint(), job.workload().size()) {
+  if (journal_.num_dropped() > 0) {
+    log::warning("{}: {} damaged lines are dropped, their records run again", job.names()->journal,
+                 journal_.num_dropped());
+  }
+  if (journal_.num_found() > 0) {
+    log::info("continuing: {} of {} records are in {}", journal_.num_found(),
+              journal_.num_records(), job.names()->journal);
+  }
+}
+
+Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
+                    engine::Engine* engine, RunFacts& facts) {
+  batch::Journal& journal = output.journal();
+  batch::RunCounts counts;
+  Outcome outcome;
+  try {
+    if (engine != nullptr) outcome = drive(options, job, output, *engine, counts);
+    facts.phase_seconds["work"] = counts.seconds;
+    const engine::EngineStatistics statistics =
+        engine != nullptr ? engine->statistics() : engine::EngineStatistics{};
+    log_summary(counts, statistics, journal);
+    if (outcome.code == ExitCode::kOk) outcome = complete(options, job, journal);
+    batch::Manifest manifest = make_manifest(options, job, journal, facts);
+    manifest.counts = counts;
+    manifest.engine = statistics;
+    manifest.exit_code = static_cast<int>(outcome.code);
+    manifest.exit_reason = outcome.reason;
+    write_manifest(job.names()->manifest, manifest);
+  } catch (const IoError& error) {
+    // Thrown by our own files only, between steps: the followers can still be told to stop.
+    return {error.code(), error.what()};
+  } catch (const CannotCreateError& error) {
+    return {error.code(), error.what()};
+  }
+  return outcome;
+}
+
+Outcome run_prompt(Job& job, engine::Engine& engine) {
+  const batch::Record& record = job.prompt_record();
+  std::vector<engine::Request> requests = batch::engine_requests(record, job.prompt_ids(), 0);
+  const std::string refusal = job.refusal(requests.front());
+  if (!refusal.empty()) return {ExitCode::kBadInput, "--prompt: " + refusal};
+  engine.submit(std::move(requests.front()));
+  std::vector<engine::Answer> answers;
+  while (answers.empty()) {
+    if (stop_signal() != 0) {
+      return {ExitCode::kTemporary, fmt::format("stopped by {}", signal_name(stop_signal()))};
+    }
+    answers = engine.step();
+  }
+  const engine::Answer& answer = answers.front();
+  if (answer.error) return {ExitCode::kInternal, *answer.error};
+  const engine::EngineStatistics statistics = engine.statistics();
+  log::info(
+      "{} prompt tokens, {} new tokens; prefill {:.0f} tokens/s, decode {:.0f} tokens/s; "
+      "ended by {}",
+      job.prompt_ids().front().ids.size(), answer.choices.front().token_ids.size(),
+      rate(statistics.prompt_tokens, statistics.prefill_seconds),
+      rate(statistics.generated_tokens, statistics.decode_seconds),
+      answer.choices.front().finish_reason == engine::FinishReason::kStop ? "stop" : "length");
+  try {
+    print_result(answer.choices.front().text + "\n");
+  } catch (const IoError& error) {
+    return {error.code(), error.what()};
+  }
+  return {ExitCode::kOk, "finished"};
+}
+
+}  // namespace caravan::app

@@ -1,0 +1,58 @@
+#pragma once
+// What the leader does between loading and the end of a run: drives the engine, completes the
+// output, tells how it went.
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caravan/app/job.h"
+#include "caravan/batch/driver.h"
+#include "caravan/batch/journal.h"
+#include "caravan/batch/output_files.h"
+#include "caravan/core/error.h"
+#include "caravan/engine/engine.h"
+
+namespace caravan::app {
+
+/// Facts about the launch that logs and manifest show.
+struct RunFacts {
+  std::vector<std::string> ranks;  // where each sits
+  std::string kernels;
+  int threads = 1;
+  std::string started;
+  std::map<std::string, double> phase_seconds;
+  std::vector<std::pair<std::string, std::string>> configuration;
+};
+
+/// Lock and journal of a batch run, held from before the weights are read to the end.
+class BatchOutput {
+ public:
+  /// @throws as OutputLock and Journal.
+  BatchOutput(Job& job, const batch::LockOwner& owner);
+  batch::Journal& journal() { return journal_; }
+  batch::OutputLock& lock() { return lock_; }
+  bool complete() const { return journal_.num_done() == journal_.num_records(); }
+
+ private:
+  batch::OutputLock lock_;
+  batch::Journal journal_;
+};
+
+/// How a run ended: the code for all ranks, and one sentence.
+struct Outcome {
+  ExitCode code = ExitCode::kOk;
+  std::string reason;
+};
+
+/// Runs all open records. `engine` may be null when none is open. Afterwards the followers are
+/// still in Engine::follow.
+Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
+                    engine::Engine* engine, RunFacts& facts);
+
+/// Answers --prompt on standard output.
+Outcome run_prompt(Job& job, engine::Engine& engine);
+
+}  // namespace caravan::app

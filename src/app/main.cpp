@@ -1,0 +1,163 @@
+// The composition root: reads the command line, starts MPI where a subcommand needs it, and turns
+// errors into messages and exit codes.
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caravan/app/commands.h"
+#include "caravan/app/job.h"
+#include "caravan/app/option_parser.h"
+#include "caravan/app/stop_signals.h"
+#include "caravan/app/version.h"
+#include "caravan/core/error.h"
+#include "caravan/core/log.h"
+#include "caravan/parallel/mpi_environment.h"
+
+namespace caravan::app {
+namespace {
+
+std::optional<std::string> environment_value(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// One place for messages of last resort: the log may not be set up yet.
+void report(const std::string& message) {
+  const std::string text = fmt::format("caravan: error: {}\n", message);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+int to_int(ExitCode code) { return static_cast<int>(code); }
+
+// Runs `work`; what it throws becomes a message (of one rank of many) and a code.
+template <typename Work>
+int guarded(bool speaks, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (speaks) report(error.what());
+    return to_int(error.code());
+  } catch (const std::bad_alloc&) {
+    if (speaks) report("out of memory");
+    return to_int(ExitCode::kIo);
+  } catch (const std::exception& error) {
+    if (speaks) report(fmt::format("unexpected: {}", error.what()));
+    return to_int(ExitCode::kInternal);
+  }
+}
+
+// Faults that all ranks know of end in the ordinary way. Any other one may leave peers waiting in a
+// collective, so this rank speaks for itself and ends the job.
+int run_on_all_ranks(int& argc, char**& argv, const ParsedOptions& parsed) {
+  parallel::MpiEnvironment mpi(argc, argv);
+  log::configure(parsed.options.log_level, mpi.world_rank(), mpi.world_size());
+  install_stop_signals();  // after MPI, which has handlers of its own
+  bool all_know = false;
+  const int code = guarded(true, [&] {
+    try {
+      const ExitCode result = run_command(parsed, mpi, environment_value);
+      all_know = true;
+      return to_int(result);
+    } catch (const AgreedError& error) {
+      all_know = true;
+      if (mpi.world_rank() == 0) report(error.what());
+      return to_int(error.code());
+    }
+  });
+  if (!all_know && mpi.world_size() > 1) mpi.abort(code);
+  return code;
+}
+
+int run_alone(Command command, const ParsedOptions& parsed) {
+  log::configure(parsed.options.log_level, 0, 1);
+  switch (command) {
+    case Command::kConvert: return to_int(convert_command(parsed));
+    case Command::kInspect: return to_int(inspect_command(parsed));
+    case Command::kVerify: return to_int(verify_command(parsed));
+    case Command::kPlan: return to_int(plan_command(parsed, environment_value));
+    case Command::kTokenize: return to_int(tokenize_command(parsed));
+    case Command::kRun: break;
+  }
+  throw InternalError("run needs all ranks");
+}
+
+std::optional<Command> find_command(const std::string& name) {
+  for (const Command command : kAllCommands) {
+    if (name == command_name(command)) return command;
+  }
+  return std::nullopt;
+}
+
+Command require_command(const std::string& name) {
+  if (const auto command = find_command(name)) return *command;
+  std::vector<std::string> names = {"help"};
+  for (const Command command : kAllCommands) names.emplace_back(command_name(command));
+  const std::string nearest = nearest_name(name, names);
+  throw UsageError(fmt::format("unknown subcommand \"{}\"{}; `caravan --help` lists all", name,
+                               nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest)));
+}
+
+bool is_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
+
+// Texts that need nothing else. Empty when the arguments ask for work.
+std::optional<std::string> information(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return std::nullopt;
+  const std::string& first = arguments.front();
+  if (first == "--version" || first == "version") return version_block();
+  if (is_help(first)) return general_help();
+  if (first == "help") {
+    return arguments.size() == 1 ? general_help() : command_help(require_command(arguments[1]));
+  }
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (is_help(argument)) return command_help(require_command(first));
+  }
+  return std::nullopt;
+}
+
+int dispatch(int& argc, char**& argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool first_rank = launcher_rank(environment_value) == 0;
+  ParsedOptions parsed;
+  Command command{};
+  bool done = false;
+  const int code = guarded(first_rank, [&] {
+    if (const auto text = information(arguments)) {
+      done = true;
+      if (first_rank) print_result(*text);
+      return to_int(ExitCode::kOk);
+    }
+    CARAVAN_CHECK(!arguments.empty(), UsageError,
+                  "a subcommand is missing; `caravan --help` lists all");
+    command = require_command(arguments.front());
+    parsed = parse_options(command, {arguments.begin() + 1, arguments.end()}, environment_value);
+    if (parsed.options.print_config) {
+      done = true;
+      if (first_rank) print_result(print_config(command, parsed.options));
+      return to_int(ExitCode::kOk);
+    }
+    if (command == Command::kRun || command == Command::kPlan) {
+      CARAVAN_CHECK(parsed.positional.empty(), UsageError,
+                    "unexpected argument \"{}\"; prompts are named with --input or --prompt",
+                    parsed.positional.front());
+      check_options(command, parsed.options);
+    }
+    return to_int(ExitCode::kOk);
+  });
+  if (done || code != 0) return code;
+  if (command == Command::kRun) {
+    return guarded(first_rank, [&] { return run_on_all_ranks(argc, argv, parsed); });
+  }
+  if (!first_rank) return 0;  // one process is enough, whatever the launcher started
+  return guarded(true, [&] { return run_alone(command, parsed); });
+}
+
+}  // namespace
+}  // namespace caravan::app
+
+int main(int argc, char** argv) { return caravan::app::dispatch(argc, argv); }

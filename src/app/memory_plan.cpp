@@ -1,0 +1,171 @@
+#include "caravan/app/memory_plan.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+#include "caravan/core/partition.h"
+#include "caravan/model/decoder.h"
+#include "caravan/model/shard_plan.h"
+#include "caravan/ops/kv_pool.h"
+
+namespace caravan::app {
+namespace {
+
+constexpr std::int64_t kBlockTokens = ops::KvPool::kBlockTokens;
+
+std::optional<std::int64_t> read_number(const std::string& path) {
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  if (file >> number) return number;
+  return std::nullopt;  // "max", or no such file
+}
+
+std::optional<std::int64_t> available_of_kernel() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::int64_t kib = 0;
+  std::string unit;
+  while (file >> name >> kib) {
+    std::getline(file, unit);
+    if (name == "MemAvailable:") return kib * 1024;
+  }
+  return std::nullopt;
+}
+
+// What a memory control group leaves, page cache counted as free. `folder` is the group's.
+std::optional<std::int64_t> left_in_group(const std::string& folder) {
+  const auto limit = read_number(folder + "/memory.max");
+  const auto used = read_number(folder + "/memory.current");
+  if (!limit || !used) return std::nullopt;
+  std::ifstream stat(folder + "/memory.stat");
+  std::string name;
+  std::int64_t bytes = 0;
+  std::int64_t cache = 0;
+  while (stat >> name >> bytes) {
+    if (name == "inactive_file" || name == "active_file") cache += bytes;
+  }
+  return std::max<std::int64_t>(0, *limit - *used + cache);
+}
+
+// The strictest limit from this process's group up to the root (version 2 of control groups).
+std::optional<std::int64_t> available_of_group() {
+  std::ifstream file("/proc/self/cgroup");
+  std::string line;
+  std::optional<std::int64_t> least;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("0::")) continue;
+    std::string group = line.substr(3);
+    while (true) {
+      if (const auto left = left_in_group("/sys/fs/cgroup" + group)) {
+        least = least ? std::min(*least, *left) : *left;
+      }
+      if (group.empty() || group == "/") break;
+      group.resize(group.rfind('/'));
+    }
+  }
+  return least;
+}
+
+// Blocks for sequences of `tokens` positions together; each may leave its last block part empty.
+std::int64_t blocks_for(std::int64_t tokens, std::int64_t sequences) {
+  return ceil_div(tokens, kBlockTokens) + sequences;
+}
+
+// Largest number of blocks for which every rank stays within `share` of what it has left.
+std::int64_t blocks_within(const std::vector<RankMemory>& ranks, double share) {
+  std::int64_t blocks = std::numeric_limits<std::int32_t>::max();
+  for (const RankMemory& rank : ranks) {
+    if (rank.kv_block_bytes == 0) continue;  // a surplus rank holds no heads
+    const auto left =
+        static_cast<double>(rank.free_bytes - rank.weight_bytes - rank.activation_bytes);
+    blocks = std::min(blocks, static_cast<std::int64_t>(std::max(0.0, left * share) /
+                                                        static_cast<double>(rank.kv_block_bytes)));
+  }
+  return blocks;
+}
+
+std::int64_t blocks_of_bytes(const std::vector<RankMemory>& ranks, std::int64_t bytes) {
+  std::int64_t largest = 1;
+  for (const RankMemory& rank : ranks) largest = std::max(largest, rank.kv_block_bytes);
+  return bytes / largest;
+}
+
+std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankMemory>& ranks) {
+  if (request.kv_bytes) {
+    const std::int64_t blocks = blocks_of_bytes(ranks, *request.kv_bytes);
+    CARAVAN_CHECK(blocks > 0, ConfigError, "--kv-memory {} is less than one block of {} tokens",
+                  format_bytes(static_cast<double>(*request.kv_bytes)), kBlockTokens);
+    return blocks;
+  }
+  const std::int64_t needed = blocks_for(request.needed_tokens, request.max_sequences);
+  const std::int64_t largest = blocks_for(request.largest_tokens, 1);
+  const std::int64_t comfortable = std::min(needed, blocks_within(ranks, 0.5));
+  return std::max(comfortable, std::min(largest, blocks_within(ranks, 0.9)));
+}
+
+void check_fits(const MemoryPlan& plan) {
+  for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
+    const RankMemory& rank = plan.ranks[i];
+    const std::int64_t total = plan.total_bytes(rank);
+    CARAVAN_CHECK(
+        plan.limits.kv_blocks > 0 && total <= rank.free_bytes, ConfigError,
+        "rank {} needs {} (weights {}, KV cache {}, buffers {}), but its share of the free "
+        "memory of its node is {}. Use more nodes or fewer ranks on each, or reduce "
+        "--kv-memory, --max-sequences or --max-step-tokens",
+        i, format_bytes(static_cast<double>(total)),
+        format_bytes(static_cast<double>(rank.weight_bytes)),
+        format_bytes(static_cast<double>(plan.kv_bytes(rank))),
+        format_bytes(static_cast<double>(rank.activation_bytes)),
+        format_bytes(static_cast<double>(rank.free_bytes)));
+  }
+}
+
+}  // namespace
+
+std::int64_t MemoryPlan::kv_tokens() const { return limits.kv_blocks * kBlockTokens; }
+
+std::int64_t MemoryPlan::kv_bytes(const RankMemory& rank) const {
+  return rank.kv_block_bytes * limits.kv_blocks;
+}
+
+std::int64_t MemoryPlan::total_bytes(const RankMemory& rank) const {
+  return rank.weight_bytes + rank.activation_bytes + kv_bytes(rank);
+}
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
+  const model::LlamaConfig& config = request.config;
+  const auto num_ranks = static_cast<int>(request.free_bytes.size());
+  MemoryPlan plan;
+  plan.limits.max_sequences = request.max_sequences;
+  plan.limits.max_step_tokens = request.max_step_tokens;
+  const model::DecoderLimits decoder_limits{request.max_step_tokens, 0};
+  for (int i = 0; i < num_ranks; ++i) {
+    const auto shape = model::shard_shape(config, i, num_ranks);
+    RankMemory rank;
+    rank.weight_bytes = model::shard_weight_bytes(config, shape, element_bytes(request.dtype));
+    rank.activation_bytes = model::activation_bytes(config, shape, decoder_limits);
+    rank.kv_block_bytes = ops::KvPool::block_bytes(
+        {config.num_layers, 1, shape.local_num_kv_heads(), config.head_dim});
+    rank.free_bytes = request.free_bytes[static_cast<std::size_t>(i)];
+    plan.ranks.push_back(rank);
+  }
+  plan.limits.kv_blocks = choose_blocks(request, plan.ranks);
+  check_fits(plan);
+  return plan;
+}
+
+std::int64_t available_memory_bytes() {
+  const auto physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::int64_t available = available_of_kernel().value_or(physical);
+  if (const auto group = available_of_group()) available = std::min(available, *group);
+  return available;
+}
+
+}  // namespace caravan::app

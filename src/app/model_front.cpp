@@ -1,0 +1,94 @@
+#include "caravan/app/model_front.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "caravan/core/error.h"
+
+namespace caravan::app {
+namespace {
+
+void add_unique(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& more) {
+  for (const std::int32_t id : more) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+  }
+}
+
+batch::Endpoint text_endpoint(const JobOptions& options, text::ChatFormatKind kind) {
+  switch (options.endpoint) {
+    case TextEndpoint::kChat: return batch::Endpoint::kChat;
+    case TextEndpoint::kCompletion: return batch::Endpoint::kCompletion;
+    case TextEndpoint::kAuto: break;
+  }
+  return kind == text::ChatFormatKind::kNone ? batch::Endpoint::kCompletion
+                                             : batch::Endpoint::kChat;
+}
+
+}  // namespace
+
+ModelFront open_model(const JobOptions& options) {
+  CARAVAN_CHECK(!options.model.empty(), UsageError,
+                "--model MODEL.h5 is missing; `caravan convert` makes such a file");
+  checkpoint::ModelFile file = checkpoint::ModelFile::open(options.model);
+  file.set_verify(!options.no_verify);
+  const checkpoint::ModelDescription& description = file.description();
+  auto tokenizer = std::make_unique<text::Tokenizer>(description.tokenizer);
+  const auto kind = options.chat_format.value_or(description.chat_format);
+  // The stored default system text belongs to the stored layout.
+  const std::string system =
+      kind == description.chat_format ? description.chat_default_system : std::string();
+  auto chat_format = std::make_unique<text::ChatFormat>(kind, *tokenizer, system);
+  std::string name = options.model_name.empty() ? description.name : options.model_name;
+  std::vector<std::int32_t> stop_ids = description.generation.stop_ids;
+  if (kind != text::ChatFormatKind::kNone) add_unique(stop_ids, chat_format->stop_ids());
+  const batch::Endpoint endpoint = text_endpoint(options, kind);
+  return {std::move(file), std::move(tokenizer), std::move(chat_format),
+          std::move(name), std::move(stop_ids),  endpoint};
+}
+
+batch::ParserOptions parser_options(const JobOptions& options, const ModelFront& model) {
+  const checkpoint::ModelDescription& description = model.file.description();
+  const checkpoint::GenerationDefaults& generation = description.generation;
+  batch::ParserOptions parser;
+  batch::RequestDefaults& defaults = parser.defaults;
+  defaults.temperature = options.temperature.value_or(generation.temperature.value_or(1.0));
+  defaults.top_p = options.top_p.value_or(generation.top_p.value_or(1.0));
+  defaults.top_k = options.top_k.value_or(generation.top_k.value_or(0));
+  defaults.min_p = options.min_p.value_or(0.0);
+  defaults.repetition_penalty = generation.repetition_penalty.value_or(1.0);
+  defaults.seed = options.seed;
+  defaults.max_tokens = options.max_tokens;
+  defaults.stop_strings = options.stop;
+  defaults.stop_ids = model.stop_ids;
+  defaults.date = options.date;
+  parser.model_name = model.name;
+  parser.require_model_name = !options.model_name.empty();
+  parser.unknown_fields =
+      options.strict_fields ? batch::UnknownFields::kRefuse : batch::UnknownFields::kWarn;
+  parser.vocab_size = description.config.vocab_size;
+  return parser;
+}
+
+std::string describe_defaults(const batch::RequestDefaults& defaults, const ModelFront& model) {
+  std::string stops;
+  for (const std::int32_t id : defaults.stop_ids) {
+    stops += fmt::format("{}{} {}", stops.empty() ? "" : ", ", id,
+                         model.tokenizer->token_bytes(id, true));
+  }
+  const std::string max_tokens =
+      defaults.max_tokens ? std::to_string(*defaults.max_tokens)
+                          : fmt::format("up to the context's end ({}) for chat, {} for completions",
+                                        model.file.description().config.max_positions,
+                                        batch::kDefaultCompletionTokens);
+  return fmt::format(
+      "temperature {}, top-p {}, top-k {}, min-p {}, repetition penalty {}, seed {}, max-tokens "
+      "{}, "
+      "chat format {}, stops at [{}]",
+      defaults.temperature, defaults.top_p, defaults.top_k, defaults.min_p,
+      defaults.repetition_penalty, defaults.seed, max_tokens,
+      text::chat_format_name(model.chat_format->kind()), stops);
+}
+
+}  // namespace caravan::app

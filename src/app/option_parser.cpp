@@ -1,0 +1,304 @@
+#include "caravan/app/option_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cctype>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "caravan/core/error.h"
+
+namespace caravan::app {
+namespace {
+
+namespace po = boost::program_options;
+using ValuesByName = std::map<std::string, std::vector<std::string>>;
+
+std::vector<std::string> names_of(const std::vector<Option>& table, Command command) {
+  std::vector<std::string> names;
+  for (const Option& option : table) {
+    if (option.applies_to(command)) names.push_back(option.name);
+  }
+  return names;
+}
+
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names,
+                       std::string_view dashes) {
+  const std::string nearest = nearest_name(wrong, names);
+  return nearest.empty() ? std::string() : fmt::format("; did you mean {}{}?", dashes, nearest);
+}
+
+po::options_description describe(const std::vector<Option>& table, Command command) {
+  po::options_description description;
+  for (const Option& option : table) {
+    if (!option.applies_to(command)) continue;
+    auto* value = po::value<std::string>();
+    if (option.kind == OptionKind::kFlag) value->implicit_value("true");
+    description.add_options()(option.name.c_str(), value, "");
+  }
+  return description;
+}
+
+ValuesByName from_command_line(const std::vector<Option>& table, Command command,
+                               const std::vector<std::string>& arguments,
+                               std::vector<std::string>& positional) {
+  using Style = po::command_line_style::style_t;
+  const po::options_description description = describe(table, command);
+  const std::string subcommand(command_name(command));
+  try {
+    const auto parsed =
+        po::command_line_parser(arguments)
+            .options(description)
+            .style(Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next)
+            .run();
+    ValuesByName values;
+    for (const auto& option : parsed.options) {
+      if (option.string_key.empty()) {
+        positional.insert(positional.end(), option.value.begin(), option.value.end());
+        continue;
+      }
+      values[option.string_key].push_back(option.value.empty() ? "true" : option.value.front());
+    }
+    return values;
+  } catch (const po::unknown_option& unknown) {
+    std::string name = unknown.get_option_name();
+    name.erase(0, name.find_first_not_of('-'));
+    throw UsageError(fmt::format("unknown option --{}{} (`caravan help {}` lists all)", name,
+                                 suggestion(name, names_of(table, command), "--"), subcommand));
+  } catch (const po::error& error) {
+    throw UsageError(fmt::format("{} (`caravan help {}`)", error.what(), subcommand));
+  }
+}
+
+// A value in double quotes is a JSON string, so that any text can stand in a configuration file.
+std::string decode_config_value(const std::string& text) {
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return text;
+  const auto decoded = nlohmann::json::parse(text, nullptr, false);
+  CARAVAN_CHECK(decoded.is_string(), UsageError,
+                "a value that begins with a double quote must be a JSON string, found {}", text);
+  return decoded.get<std::string>();
+}
+
+std::string encode_config_value(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_of("#\"\n\r\t\\") == std::string::npos &&
+                     std::isspace(static_cast<unsigned char>(text.front())) == 0 &&
+                     std::isspace(static_cast<unsigned char>(text.back())) == 0;
+  if (plain) return text;
+  using Json = nlohmann::json;
+  std::string quoted = Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+  for (auto hash = quoted.find('#'); hash != std::string::npos; hash = quoted.find('#', hash)) {
+    quoted.replace(hash, 1, "\\u0023");  // the reader takes # as the start of a comment anywhere
+  }
+  return quoted;
+}
+
+ValuesByName from_config_file(const std::vector<Option>& table, Command command,
+                              const std::string& path) {
+  std::ifstream file(path);
+  CARAVAN_CHECK(file.good(), MissingInputError, "--config {}: cannot read the file", path);
+  std::vector<std::string> names;
+  for (const Option& option : table) {
+    const bool of_a_run = option.applies_to(Command::kRun) || option.applies_to(Command::kPlan);
+    if (of_a_run && option.configurable == Configurable::kYes) names.push_back(option.name);
+  }
+  ValuesByName values;
+  try {
+    for (const auto& entry : po::parse_config_file(file, po::options_description(), true).options) {
+      const std::string& name = entry.string_key;
+      CARAVAN_CHECK(std::find(names.begin(), names.end(), name) != names.end(), UsageError,
+                    "{}: unknown option {}{}", path, name, suggestion(name, names, ""));
+      values[name].push_back(decode_config_value(entry.value.empty() ? "" : entry.value.front()));
+    }
+  } catch (const po::error& error) {
+    throw UsageError(fmt::format("{}: {}", path, error.what()));
+  }
+  const auto applicable = names_of(table, command);
+  std::erase_if(values, [&](const auto& entry) {  // options of `run` in a file given to `plan`
+    return std::find(applicable.begin(), applicable.end(), entry.first) == applicable.end();
+  });
+  return values;
+}
+
+void apply(const Option& option, const std::vector<std::string>& values, const std::string& origin,
+           JobOptions& job) {
+  CARAVAN_CHECK(values.size() == 1 || option.kind == OptionKind::kList, UsageError,
+                "{} is given {} times", origin, values.size());
+  for (const std::string& value : values) {
+    try {
+      option.set(job, value);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: {}", origin, error.what()));
+    }
+  }
+}
+
+std::string wrap(const std::string& text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t column = indent;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    auto end = text.find(' ', begin);
+    if (end == std::string::npos) end = text.size();
+    if (column > indent && column + 1 + (end - begin) > width) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out.append(text, begin, end - begin);
+    column += end - begin;
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string usage_line(Command command) {
+  switch (command) {
+    case Command::kConvert:
+      return "caravan convert SOURCE MODEL.h5 [options]\n\n"
+             "Converts a checkpoint (a Hugging Face folder, or a GGUF file) to one HDF5 file that "
+             "serves\nany number of ranks. The file appears under its name only when it is "
+             "complete "
+             "and verified.\n";
+    case Command::kInspect:
+      return "caravan inspect MODEL.h5 [options]\n\nShows what is in a checkpoint.\n";
+    case Command::kVerify:
+      return "caravan verify MODEL.h5 [options]\n\n"
+             "Reads everything in a checkpoint and checks every checksum.\n";
+    case Command::kPlan:
+      return "caravan plan [options of run] [--ranks N]\n\n"
+             "Checks model, input and output as a run would, and prints memory and work of each "
+             "rank.\nStarts no MPI: runs on a login node.\n";
+    case Command::kRun:
+      return "caravan run --model MODEL.h5 --input PROMPTS --output ANSWERS.jsonl [options]\n"
+             "       caravan run --model MODEL.h5 --prompt TEXT [options]\n\n"
+             "Answers a file of prompts, on all ranks that srun or mpirun started. The same "
+             "command "
+             "continues\na run that was interrupted.\n";
+    case Command::kTokenize:
+      return "caravan tokenize --model MODEL.h5 [TEXT] [options]\n\n"
+             "Shows the token ids that the model sees for a text (the argument, --input FILE, or "
+             "standard\ninput), or with --ids the text of token ids.\n";
+  }
+  return {};
+}
+
+std::string option_help(const Option& option) {
+  constexpr std::size_t kIndent = 30;
+  constexpr std::size_t kWidth = 100;
+  std::string left = "  --" + option.name;
+  if (!option.value_name.empty()) left += " " + option.value_name;
+  const auto defaults = option.get(JobOptions{});
+  std::string text = option.help;
+  if (option.kind == OptionKind::kValue && !defaults.empty()) {
+    text += fmt::format("{}[{}]", text.empty() ? "" : " ", defaults.front());
+  }
+  const std::string gap = left.size() + 2 > kIndent ? "\n" + std::string(kIndent, ' ')
+                                                    : std::string(kIndent - left.size(), ' ');
+  return left + gap + wrap(text, kIndent, kWidth) + "\n";
+}
+
+}  // namespace
+
+std::string environment_name(const std::string& option) {
+  std::string name = "CARAVAN_";
+  for (const char c : option) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+ParsedOptions parse_options(Command command, const std::vector<std::string>& arguments,
+                            const Environment& environment) {
+  const std::vector<Option> table = option_table();
+  ParsedOptions parsed;
+  const ValuesByName given = from_command_line(table, command, arguments, parsed.positional);
+  ValuesByName configured;
+  if (const auto config = given.find("config"); config != given.end()) {
+    configured = from_config_file(table, command, config->second.front());
+  }
+  for (const Option& option : table) {
+    if (!option.applies_to(command)) continue;
+    if (const auto found = given.find(option.name); found != given.end()) {
+      apply(option, found->second, "--" + option.name, parsed.options);
+      continue;
+    }
+    if (option.configurable == Configurable::kNo) continue;
+    const std::string variable = environment_name(option.name);
+    if (const auto value = environment(variable)) {
+      apply(option, {*value}, variable, parsed.options);
+    } else if (const auto set = configured.find(option.name); set != configured.end()) {
+      apply(option, set->second, fmt::format("{}: {}", given.at("config").front(), option.name),
+            parsed.options);
+    }
+  }
+  return parsed;
+}
+
+std::string print_config(Command command, const JobOptions& options) {
+  std::string out;
+  std::string group;
+  for (const Option& option : option_table()) {
+    if (!option.applies_to(command) || option.configurable == Configurable::kNo) continue;
+    if (option.group != group) {
+      group = option.group;
+      out += fmt::format("{}# {}\n", out.empty() ? "" : "\n", group);
+    }
+    const auto values = option.get(options);
+    if (values.empty()) out += fmt::format("# {} =\n", option.name);
+    for (const std::string& value : values) {
+      out += fmt::format("{} = {}\n", option.name, encode_config_value(value));
+    }
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> effective_options(Command command,
+                                                                   const JobOptions& options) {
+  std::vector<std::pair<std::string, std::string>> effective;
+  for (const Option& option : option_table()) {
+    if (!option.applies_to(command) || option.configurable == Configurable::kNo) continue;
+    const auto values = option.get(options);
+    if (!values.empty())
+      effective.emplace_back(option.name, fmt::format("{}", fmt::join(values, ", ")));
+  }
+  return effective;
+}
+
+std::string command_help(Command command) {
+  std::string out = "Usage: " + usage_line(command);
+  std::string group;
+  for (const Option& option : option_table()) {
+    if (!option.applies_to(command)) continue;
+    if (option.group != group) {
+      group = option.group;
+      out += fmt::format("\n{}:\n", group);
+    }
+    out += option_help(option);
+  }
+  if (command == Command::kRun || command == Command::kPlan) {
+    out +=
+        "\nOptions are also read from CARAVAN_<NAME> variables and from --config; the command line "
+        "wins,\nthen the environment, then the file.\n";
+  }
+  return out;
+}
+
+std::string general_help() {
+  return "Usage: caravan SUBCOMMAND ...\n\n"
+         "  convert SOURCE MODEL.h5   checkpoint (Hugging Face folder or GGUF file) to one HDF5 "
+         "file\n"
+         "  inspect MODEL.h5          what is in it\n"
+         "  verify MODEL.h5           reads everything, checks every checksum\n"
+         "  plan                      checks a run before it is queued: input, memory, ranks\n"
+         "  run                       answers prompts; start it with srun or mpirun\n"
+         "  tokenize                  text or chat to token ids, and back\n"
+         "  help SUBCOMMAND           its options\n"
+         "  --version                 version and libraries\n";
+}
+
+}  // namespace caravan::app

@@ -1,0 +1,453 @@
+#include "caravan/app/option_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "caravan/core/error.h"
+
+namespace caravan::app {
+namespace {
+
+using Values = std::vector<std::string>;
+
+constexpr std::int64_t kManyTokens = std::numeric_limits<std::int32_t>::max();
+
+template <typename Number>
+Number parse_number(const std::string& text, Number low, Number high) {
+  Number number{};
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = fault == std::errc{} && end == text.data() + text.size();
+  CARAVAN_CHECK(whole && number >= low && number <= high, UsageError,
+                "expected {} between {} and {}, found \"{}\"",
+                std::is_floating_point_v<Number> ? "a number" : "an integer", low, high, text);
+  return number;
+}
+
+bool parse_flag(const std::string& text) {
+  if (text == "true" || text == "1" || text == "yes" || text == "on") return true;
+  if (text == "false" || text == "0" || text == "no" || text == "off") return false;
+  throw UsageError(fmt::format("expected true or false, found \"{}\"", text));
+}
+
+// Bytes with an optional binary unit: "8G", "512 MiB", "1000000".
+std::int64_t parse_bytes(const std::string& text) {
+  double number = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  std::erase(unit, ' ');
+  double factor = 0;
+  if (unit.empty() || unit == "B") factor = 1;
+  for (const auto& [letter, power] : {std::pair{'K', 1}, {'M', 2}, {'G', 3}, {'T', 4}}) {
+    const std::string name(1, letter);
+    if (unit == name || unit == name + "iB" || unit == name + "B") factor = std::pow(1024.0, power);
+  }
+  CARAVAN_CHECK(fault == std::errc{} && factor > 0 && number > 0 && number * factor < 9e15,
+                UsageError, "expected bytes such as 500M, 8G or 16 GiB, found \"{}\"", text);
+  return static_cast<std::int64_t>(number * factor);
+}
+
+// Starts an entry; the typed functions below complete it.
+struct Described {
+  std::string name;
+  std::string value_name;
+  std::string help;
+};
+
+Option base(Described described, OptionKind kind) {
+  Option option;
+  option.name = std::move(described.name);
+  option.value_name = std::move(described.value_name);
+  option.help = std::move(described.help);
+  option.kind = kind;
+  return option;
+}
+
+Option text_option(Described described, std::string JobOptions::*member) {
+  Option option = base(std::move(described), OptionKind::kValue);
+  option.set = [member](JobOptions& job, const std::string& text) { job.*member = text; };
+  option.get = [member](const JobOptions& job) {
+    return (job.*member).empty() ? Values{} : Values{job.*member};
+  };
+  return option;
+}
+
+Option text_option(Described described, std::optional<std::string> JobOptions::*member) {
+  Option option = base(std::move(described), OptionKind::kValue);
+  option.set = [member](JobOptions& job, const std::string& text) { job.*member = text; };
+  option.get = [member](const JobOptions& job) {
+    return job.*member ? Values{*(job.*member)} : Values{};
+  };
+  return option;
+}
+
+Option list_option(Described described, std::vector<std::string> JobOptions::*member) {
+  Option option = base(std::move(described), OptionKind::kList);
+  option.set = [member](JobOptions& job, const std::string& text) {
+    (job.*member).push_back(text);
+  };
+  option.get = [member](const JobOptions& job) { return job.*member; };
+  return option;
+}
+
+Option flag_option(Described described, bool JobOptions::*member) {
+  Option option = base(std::move(described), OptionKind::kFlag);
+  option.set = [member](JobOptions& job, const std::string& text) {
+    job.*member = parse_flag(text);
+  };
+  option.get = [member](const JobOptions& job) { return Values{job.*member ? "true" : "false"}; };
+  return option;
+}
+
+template <typename Number>
+struct Limits {
+  Number low;
+  Number high;
+};
+
+template <typename Number>
+Option number_option(Described described, Number JobOptions::*member, Limits<Number> limits) {
+  Option option = base(std::move(described), OptionKind::kValue);
+  option.set = [member, limits](JobOptions& job, const std::string& text) {
+    job.*member = parse_number<Number>(text, limits.low, limits.high);
+  };
+  option.get = [member](const JobOptions& job) { return Values{fmt::format("{}", job.*member)}; };
+  return option;
+}
+
+// Unset until given; the word `unset_word` ("auto", or "" for none) unsets it again.
+template <typename Number>
+Option number_option(Described described, std::optional<Number> JobOptions::*member,
+                     Limits<Number> limits, std::string unset_word = {}) {
+  Option option = base(std::move(described), OptionKind::kValue);
+  option.set = [member, limits, unset_word](JobOptions& job, const std::string& text) {
+    if (!unset_word.empty() && text == unset_word) {
+      (job.*member).reset();
+    } else {
+      job.*member = parse_number<Number>(text, limits.low, limits.high);
+    }
+  };
+  option.get = [member, unset_word](const JobOptions& job) {
+    if (job.*member) return Values{fmt::format("{}", *(job.*member))};
+    return unset_word.empty() ? Values{} : Values{unset_word};
+  };
+  return option;
+}
+
+Option bytes_option(Described described, std::optional<std::int64_t> JobOptions::*member) {
+  Option option = base(std::move(described), OptionKind::kValue);
+  option.set = [member](JobOptions& job, const std::string& text) {
+    if (text == "auto") {
+      (job.*member).reset();
+    } else {
+      job.*member = parse_bytes(text);
+    }
+  };
+  option.get = [member](const JobOptions& job) {
+    return Values{job.*member ? std::to_string(*(job.*member)) : "auto"};
+  };
+  return option;
+}
+
+template <typename Value>
+using Names = std::vector<std::pair<std::string, Value>>;
+
+template <typename Value>
+Value named_value(const Names<Value>& names, const std::string& text) {
+  std::string known;
+  for (const auto& [name, value] : names) {
+    if (name == text) return value;
+    known += known.empty() ? name : ", " + name;
+  }
+  throw UsageError(fmt::format("expected one of {}; found \"{}\"", known, text));
+}
+
+template <typename Value>
+Option choice_option(Described described, Value JobOptions::*member, Names<Value> names) {
+  Option option = base(std::move(described), OptionKind::kValue);
+  option.set = [member, names](JobOptions& job, const std::string& text) {
+    job.*member = named_value(names, text);
+  };
+  option.get = [member, names](const JobOptions& job) {
+    const auto found = std::find_if(names.begin(), names.end(),
+                                    [&](const auto& entry) { return entry.second == job.*member; });
+    return found == names.end() ? Values{} : Values{found->first};
+  };
+  return option;
+}
+
+Names<log::Level> log_levels() {
+  return {{"debug", log::Level::kDebug},
+          {"info", log::Level::kInfo},
+          {"warning", log::Level::kWarning},
+          {"error", log::Level::kError}};
+}
+
+Names<std::optional<ops::Isa>> instruction_sets() {
+  Names<std::optional<ops::Isa>> names = {{"auto", std::nullopt}};
+  for (const auto isa : {ops::Isa::kAvx2, ops::Isa::kAvx512, ops::Isa::kGeneric}) {
+    names.emplace_back(ops::isa_name(isa), isa);
+  }
+  return names;
+}
+
+Names<std::optional<text::ChatFormatKind>> chat_formats() {
+  Names<std::optional<text::ChatFormatKind>> names = {{"auto", std::nullopt}};
+  for (const auto kind : {text::ChatFormatKind::kNone, text::ChatFormatKind::kLlama3,
+                          text::ChatFormatKind::kLlama31, text::ChatFormatKind::kChatMl}) {
+    names.emplace_back(text::chat_format_name(kind), kind);
+  }
+  return names;
+}
+
+Names<std::optional<DType>> dtypes() {
+  Names<std::optional<DType>> names = {{"auto", std::nullopt}};
+  for (const auto dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    names.emplace_back(dtype_name(dtype), dtype);
+  }
+  return names;
+}
+
+// Adds entries that share a group and subcommands.
+class Table {
+ public:
+  void group(std::string name, std::vector<Command> commands) {
+    group_ = std::move(name);
+    commands_ = std::move(commands);
+  }
+  Option& add(Option option) {
+    option.group = group_;
+    option.commands = commands_;
+    return options.emplace_back(std::move(option));
+  }
+  std::vector<Option> options;
+
+ private:
+  std::string group_;
+  std::vector<Command> commands_;
+};
+
+constexpr auto kRun = Command::kRun;
+constexpr auto kPlan = Command::kPlan;
+constexpr auto kTokenize = Command::kTokenize;
+constexpr auto kConvert = Command::kConvert;
+constexpr auto kInspect = Command::kInspect;
+
+void add_input_output(Table& table) {
+  table.group("Input and output", {kRun, kPlan});
+  table
+      .add(text_option({"model", "MODEL.h5", "the checkpoint, made by `caravan convert`"},
+                       &JobOptions::model))
+      .commands = {kRun, kPlan, kTokenize};
+  table
+      .add(
+          list_option({"input", "PATH",
+                       "prompts: .jsonl (OpenAI batch requests), .txt, .yaml, a folder of them, or "
+                       "- for standard input; may be repeated"},
+                      &JobOptions::inputs))
+      .commands = {kRun, kPlan, kTokenize};
+  table.add(text_option({"output", "FILE", "answers, one JSON line for each record in input order"},
+                        &JobOptions::output));
+  table
+      .add(text_option({"prompt", "TEXT", "one prompt, answered on standard output"},
+                       &JobOptions::prompt))
+      .commands = {kRun};
+  table
+      .add(text_option({"system", "TEXT", "system message of --prompt, .txt and .yaml prompts"},
+                       &JobOptions::system))
+      .commands = {kRun, kPlan, kTokenize};
+  table.add(choice_option<OnInvalid>(
+      {"on-invalid", "fail|record",
+       "faulty records: end before any work with every fault listed, or answer each with an error "
+       "line"},
+      &JobOptions::on_invalid, {{"fail", OnInvalid::kFail}, {"record", OnInvalid::kRecord}}));
+  table.add(flag_option({"overwrite", "", "replace an existing output"}, &JobOptions::overwrite))
+      .commands = {kRun, kPlan, kConvert};
+  table.add(flag_option({"text-per-file", "", "a .txt file is one prompt instead of one a line"},
+                        &JobOptions::text_per_file));
+  table.add(choice_option<TextEndpoint>(
+      {"endpoint", "auto|chat|completion",
+       "what .txt, .yaml and --prompt texts are; auto: chat where the model has a chat format"},
+      &JobOptions::endpoint,
+      {{"auto", TextEndpoint::kAuto},
+       {"chat", TextEndpoint::kChat},
+       {"completion", TextEndpoint::kCompletion}}));
+  table.add(text_option({"model-name", "NAME",
+                         "name in answers; requests that ask for another model get error 404 "
+                         "(default: the checkpoint's name, any request accepted)"},
+                        &JobOptions::model_name));
+  table.add(flag_option({"strict-fields", "", "unknown request fields are faults, not warnings"},
+                        &JobOptions::strict_fields));
+  table.add(flag_option({"fail-on-error", "", "exit with 3 if any record got an error line"},
+                        &JobOptions::fail_on_error));
+}
+
+void add_record_defaults(Table& table) {
+  table.group("Defaults of records (a record's own field wins; then these, then the checkpoint's)",
+              {kRun, kPlan});
+  table.add(number_option<std::int64_t>({"max-tokens", "N",
+                                         "new tokens for each choice (default: up to the context's "
+                                         "end for chat, 16 for completions)"},
+                                        &JobOptions::max_tokens, {0, kManyTokens}));
+  table.add(
+      number_option<double>({"temperature", "X", "0 is greedy (default: the checkpoint's, or 1)"},
+                            &JobOptions::temperature, {0, 100}));
+  table.add(number_option<double>({"top-p", "X", "(default: the checkpoint's, or 1: off)"},
+                                  &JobOptions::top_p, {1e-9, 1}));
+  table.add(number_option<std::int64_t>({"top-k", "N", "(default: the checkpoint's, or 0: off)"},
+                                        &JobOptions::top_k, {0, kManyTokens}));
+  table.add(number_option<double>({"min-p", "X", "(default: 0: off)"}, &JobOptions::min_p, {0, 1}));
+  table.add(number_option<std::uint64_t>(
+      {"seed", "N", "mixed with a record's custom_id for records without a seed"},
+      &JobOptions::seed, {0, std::numeric_limits<std::uint64_t>::max()}));
+  table.add(list_option({"stop", "TEXT", "ends an answer; may be repeated"}, &JobOptions::stop));
+  table
+      .add(choice_option<std::optional<text::ChatFormatKind>>(
+          {"chat-format", "auto|none|llama3|llama3.1|chatml",
+           "layout of chats; auto: the checkpoint's"},
+          &JobOptions::chat_format, chat_formats()))
+      .commands = {kRun, kPlan, kTokenize, kConvert};
+  table
+      .add(text_option({"date", "TEXT", "the date that Llama 3.1 layouts tell the model"},
+                       &JobOptions::date))
+      .commands = {kRun, kPlan, kTokenize};
+}
+
+void add_execution(Table& table) {
+  table.group("Execution", {kRun, kPlan});
+  table.add(number_option<std::int64_t>(
+      {"tensor-parallel", "auto|N", "ranks that share the model; for now all of them"},
+      &JobOptions::tensor_parallel, {1, 1 << 20}, "auto"));
+  table.add(number_option<std::int64_t>(
+      {"threads", "auto|N", "threads of each rank; auto: its CPUs divided among the node's ranks"},
+      &JobOptions::threads, {1, 4096}, "auto"));
+  table.add(choice_option<std::optional<ops::Isa>>(
+      {"isa", "auto|avx2|avx512|generic", "build of the kernels; all give the same bits"},
+      &JobOptions::isa, instruction_sets()));
+  table.add(number_option<std::int64_t>({"max-sequences", "N", "sequences that run at once"},
+                                        &JobOptions::max_sequences, {1, 1 << 20}));
+  table.add(number_option<std::int64_t>(
+      {"max-step-tokens", "N", "tokens of one step, at least max-sequences"},
+      &JobOptions::max_step_tokens, {1, 1 << 20}));
+  table.add(bytes_option({"kv-memory", "auto|BYTES",
+                          "KV cache of each rank (8G, 500M); auto: what the input needs, at most "
+                          "half of the free memory"},
+                         &JobOptions::kv_memory));
+  table.add(flag_option({"no-verify", "", "do not check the checksums of weights while reading"},
+                        &JobOptions::no_verify));
+  Option& ranks = table.add(number_option<std::int64_t>(
+      {"ranks", "N", "number of ranks to plan for (default: those of this launch)"},
+      &JobOptions::ranks, {1, 1 << 20}));
+  ranks.commands = {kPlan};
+  ranks.configurable = Configurable::kNo;
+}
+
+void add_other_subcommands(Table& table) {
+  const auto only = [&table](Option option, Command command) {
+    Option& added = table.add(std::move(option));
+    added.commands = {command};
+    added.configurable = Configurable::kNo;
+  };
+  table.group("Conversion", {});
+  only(choice_option<std::optional<DType>>(
+           {"dtype", "auto|fp32|bf16|fp16",
+            "of the matrices; auto: the source's, fp32 if quantized"},
+           &JobOptions::dtype, dtypes()),
+       kConvert);
+  only(text_option({"name", "NAME", "of the model (default: from the source)"}, &JobOptions::name),
+       kConvert);
+  table.group("Display", {});
+  only(flag_option({"json", "", "as JSON"}, &JobOptions::json), kInspect);
+  only(flag_option({"tensors", "", "list every tensor"}, &JobOptions::tensors), kInspect);
+  only(flag_option({"chat", "", "lay the text out as a chat with one user message"},
+                   &JobOptions::chat),
+       kTokenize);
+  only(flag_option({"ids", "", "the input is token ids; show their text"}, &JobOptions::ids),
+       kTokenize);
+}
+
+void add_logging(Table& table) {
+  table.group("Logging", {kRun, kPlan});
+  table.add(number_option<double>({"log-interval", "SECONDS", "between progress lines; 0: none"},
+                                  &JobOptions::log_interval, {0, 1e9}));
+  Option& level = table.add(choice_option<log::Level>({"log-level", "debug|info|warning|error", ""},
+                                                      &JobOptions::log_level, log_levels()));
+  level.commands.assign(std::begin(kAllCommands), std::end(kAllCommands));
+}
+
+void add_general(Table& table) {
+  table.group("General", {kRun, kPlan});
+  Option& config = table.add(
+      text_option({"config", "FILE", "options as `name = value` lines"}, &JobOptions::config));
+  config.configurable = Configurable::kNo;
+  Option& print = table.add(flag_option(
+      {"print-config", "", "write the effective options as a configuration file and end"},
+      &JobOptions::print_config));
+  print.configurable = Configurable::kNo;
+}
+
+std::int64_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::int64_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::int64_t diagonal = row[0];
+    row[0] = static_cast<std::int64_t>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::int64_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string_view command_name(Command command) {
+  switch (command) {
+    case Command::kConvert: return "convert";
+    case Command::kInspect: return "inspect";
+    case Command::kVerify: return "verify";
+    case Command::kPlan: return "plan";
+    case Command::kRun: return "run";
+    case Command::kTokenize: return "tokenize";
+  }
+  return "?";
+}
+
+bool Option::applies_to(Command command) const {
+  return std::find(commands.begin(), commands.end(), command) != commands.end();
+}
+
+std::vector<Option> option_table() {
+  Table table;
+  add_input_output(table);
+  add_record_defaults(table);
+  add_execution(table);
+  add_other_subcommands(table);
+  add_logging(table);
+  add_general(table);
+  return std::move(table.options);
+}
+
+std::string nearest_name(const std::string& wrong, const std::vector<std::string>& names) {
+  std::string best;
+  std::int64_t best_distance = std::max<std::int64_t>(2, std::ssize(wrong) / 3) + 1;
+  for (const std::string& name : names) {
+    const std::int64_t distance = edit_distance(wrong, name);
+    const bool extends = name.starts_with(wrong) || wrong.starts_with(name);
+    const std::int64_t rated = extends ? std::min<std::int64_t>(distance, 2) : distance;
+    if (rated < best_distance) {
+      best_distance = rated;
+      best = name;
+    }
+  }
+  return best;
+}
+
+}  // namespace caravan::app

@@ -1,0 +1,265 @@
+// The phases of a run. Every rank goes through the same collectives in the same order: what only
+// the leader can judge is agreed upon before anybody goes on.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "caravan/app/commands.h"
+#include "caravan/app/job.h"
+#include "caravan/app/memory_plan.h"
+#include "caravan/app/stop_signals.h"
+#include "caravan/app/version.h"
+#include "caravan/core/clock.h"
+#include "caravan/core/log.h"
+#include "caravan/core/thread_team.h"
+#include "caravan/model/decoder.h"
+#include "caravan/parallel/launch_check.h"
+#include "caravan/parallel/mpi_communicator.h"
+#include "leader_run.h"
+
+namespace caravan::app {
+namespace {
+
+// Runs `step` on this rank and then agrees with all others that nobody failed.
+template <typename Step>
+void agreed(parallel::Communicator& communicator, const Step& step) {
+  int code = 0;
+  std::string message;
+  try {
+    step();
+  } catch (const Error& error) {
+    code = static_cast<int>(error.code());
+    message = error.what();
+  } catch (const std::bad_alloc&) {
+    code = static_cast<int>(ExitCode::kConfig);
+    message = "out of memory: use more nodes, or fewer ranks on each";
+  } catch (const std::exception& error) {
+    code = static_cast<int>(ExitCode::kInternal);
+    message = error.what();
+  }
+  try {
+    parallel::agree_or_throw(communicator, code, message);
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    throw AgreedError(error.code(), error.what());
+  }
+}
+
+template <typename Value>
+std::vector<Value> gather(parallel::Communicator& communicator, const Value& value) {
+  const auto bytes = communicator.all_gather(std::as_bytes(std::span(&value, 1)));
+  std::vector<Value> values(static_cast<std::size_t>(communicator.size()));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// Value of rank 0 on every rank.
+template <typename Value>
+Value broadcast_value(parallel::Communicator& communicator, const Value& value) {
+  std::vector<std::byte> bytes(sizeof(Value));
+  std::memcpy(bytes.data(), &value, sizeof(Value));
+  communicator.broadcast(bytes);
+  Value received;
+  std::memcpy(&received, bytes.data(), sizeof(Value));
+  return received;
+}
+
+std::optional<int> environment_number(const Environment& environment, const char* name) {
+  const auto text = environment(name);
+  if (!text) return std::nullopt;
+  int number = 0;
+  const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (fault != std::errc{} || end != text->data() + text->size()) return std::nullopt;
+  return number;
+}
+
+void check_launched(const parallel::MpiEnvironment& mpi, const Environment& environment) {
+  parallel::LauncherHints hints;
+  hints.open_mpi_size = environment_number(environment, "OMPI_COMM_WORLD_SIZE");
+  hints.pmi_size = environment_number(environment, "PMI_SIZE");
+  hints.slurm_step_tasks = environment_number(environment, "SLURM_STEP_NUM_TASKS");
+  hints.slurm_job_tasks = environment_number(environment, "SLURM_NTASKS");
+  const parallel::LaunchVerdict verdict = parallel::check_launch(mpi.world_size(), hints);
+  if (verdict.fault) throw CommError(*verdict.fault);
+  if (mpi.world_rank() != 0) return;
+  for (const std::string& warning : verdict.warnings) log::warning("{}", warning);
+}
+
+void check_mesh(const JobOptions& options, int world_size) {
+  CARAVAN_CHECK(!options.tensor_parallel || *options.tensor_parallel == world_size, UsageError,
+                "--tensor-parallel {} with {} rank(s): all ranks share one model for now, so start "
+                "{} rank(s), or leave the option out",
+                *options.tensor_parallel, world_size, *options.tensor_parallel);
+}
+
+batch::LockOwner lock_owner(const std::string& host, const Environment& environment) {
+  return batch::this_process(host, environment("SLURM_JOB_ID").value_or(""),
+                             environment_number(environment, "SLURM_RESTART_COUNT").value_or(0));
+}
+
+log::Level level_of(ExitCode code) {
+  if (code == ExitCode::kOk) return log::Level::kInfo;
+  const bool as_asked = code == ExitCode::kTemporary || code == ExitCode::kRecordErrors;
+  return as_asked ? log::Level::kWarning : log::Level::kError;
+}
+
+// One run on this rank, from the launch to the exit code.
+class Run {
+ public:
+  Run(const JobOptions& options, const parallel::MpiEnvironment& mpi,
+      const Environment& environment)
+      : options_(options),
+        environment_(environment),
+        communicator_(parallel::make_world_communicator(mpi.world_size())) {
+    facts_.started = utc_timestamp();
+    facts_.configuration = effective_options(Command::kRun, options_);
+    agreed(*communicator_, [&] {
+      check_launched(mpi, environment);
+      check_mesh(options_, mpi.world_size());
+    });
+    place();
+    forward_signals();
+  }
+
+  ExitCode execute() {
+    prepare();
+    if (!broadcast_value(*communicator_, needs_model())) return finish({}, nullptr);
+    load();
+    if (!leads()) {
+      engine::Engine::follow(*decoder_, *communicator_);
+      return broadcast_value(*communicator_, ExitCode::kOk);
+    }
+    const ModelFront& model = job_->model();
+    engine::Engine engine(*decoder_, *communicator_, *context_, *model.tokenizer, limits_);
+    const Outcome outcome = options_.prompt
+                                ? run_prompt(*job_, engine)
+                                : run_records(options_, *job_, *output_, &engine, facts_);
+    return finish(outcome, &engine);
+  }
+
+ private:
+  bool leads() const { return communicator_->rank() == 0; }
+
+  // Where the ranks sit and how many threads each gets.
+  void place() {
+    const auto placement = parallel::gather_placement();
+    const auto& own = placement[static_cast<std::size_t>(communicator_->rank())];
+    host_ = own.host;
+    local_ranks_ = own.local_size;
+    facts_.threads = static_cast<int>(options_.threads.value_or(own.fair_threads()));
+    const ops::Isa isa = options_.isa.value_or(ops::detect_isa());
+    facts_.kernels = ops::isa_name(isa);
+    for (const auto& rank : placement) {
+      facts_.ranks.push_back(fmt::format("{} (local rank {} of {}, {} CPUs)", rank.host,
+                                         rank.local_rank, rank.local_size, rank.num_cpus));
+    }
+    if (leads()) {
+      log::info("{} on {} rank(s): {}", program_version(), communicator_->size(),
+                parallel::describe_placement(placement));
+      log::info("{} thread(s) for each rank, {} kernels", facts_.threads, facts_.kernels);
+      for (const std::string& warning : parallel::placement_warnings(placement, facts_.threads)) {
+        log::warning("{}", warning);
+      }
+    }
+    agreed(*communicator_, [&] {
+      team_.emplace(facts_.threads);
+      context_.emplace(*team_, isa);
+    });
+  }
+
+  // A user may signal one rank only; on the leader's node it passes the wish on.
+  void forward_signals() {
+    struct Leader {
+      std::int64_t pid;
+      std::uint64_t host;
+    };
+    const Leader own{::getpid(), batch::text_hash(host_)};
+    const Leader leader = broadcast_value(*communicator_, own);
+    if (!leads() && leader.host == own.host) forward_stop_signals(static_cast<int>(leader.pid));
+  }
+
+  void prepare() {
+    const Stopwatch watch;
+    const auto free_bytes =
+        gather(*communicator_, available_memory_bytes() / std::max(1, local_ranks_));
+    agreed(*communicator_, [&] {
+      if (!leads()) return;
+      job_.emplace(options_, free_bytes);
+      if (!options_.prompt) output_.emplace(*job_, lock_owner(host_, environment_));
+    });
+    facts_.phase_seconds["prepare"] = watch.seconds();
+  }
+
+  // Whether anything is left to compute (leader).
+  bool needs_model() const { return leads() && (options_.prompt || !output_->complete()); }
+
+  void load() {
+    const Stopwatch watch;
+    std::vector<std::byte> bytes;
+    if (leads()) bytes = job_->model().file.serialize();
+    communicator_->broadcast(bytes);
+    limits_ = broadcast_value(*communicator_, leads() ? job_->memory().limits : limits_);
+    std::int64_t read_bytes = 0;
+    agreed(*communicator_, [&] {
+      file_.emplace(checkpoint::ModelFile::deserialize(bytes));
+      file_->set_verify(!options_.no_verify);
+      decoder_.emplace(file_->description().config, *file_, *context_, *communicator_,
+                       model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks});
+      read_bytes = file_->bytes_read();
+    });
+    std::int64_t total = 0;
+    for (const std::int64_t of_rank : gather(*communicator_, read_bytes)) total += of_rank;
+    facts_.phase_seconds["load"] = watch.seconds();
+    if (!leads()) return;
+    log::info(
+        "weights: {} read by {} rank(s) in {:.2f} s ({}/s), this rank holds {}; KV cache {} "
+        "tokens",
+        format_bytes(static_cast<double>(total)), communicator_->size(), watch.seconds(),
+        format_bytes(static_cast<double>(total) / std::max(watch.seconds(), 1e-6)),
+        format_bytes(static_cast<double>(decoder_->weight_bytes())), job_->memory().kv_tokens());
+  }
+
+  // Ends the followers and gives every rank the leader's code.
+  ExitCode finish(Outcome outcome, engine::Engine* engine) {
+    if (leads()) {
+      if (engine != nullptr) {
+        engine->stop();
+      } else {
+        outcome = run_records(options_, *job_, *output_, nullptr, facts_);
+      }
+      log::write(level_of(outcome.code),
+                 fmt::format("{} (exit code {})", outcome.reason, static_cast<int>(outcome.code)));
+    }
+    return broadcast_value(*communicator_, outcome.code);
+  }
+
+  JobOptions options_;
+  const Environment& environment_;
+  std::unique_ptr<parallel::Communicator> communicator_;
+  RunFacts facts_;
+  std::string host_;
+  int local_ranks_ = 1;
+  std::optional<ThreadTeam> team_;
+  std::optional<ops::Context> context_;
+  std::optional<Job> job_;             // leader
+  std::optional<BatchOutput> output_;  // leader, with --input
+  engine::EngineLimits limits_;
+  std::optional<checkpoint::ModelFile> file_;
+  std::optional<model::Decoder> decoder_;
+};
+
+}  // namespace
+
+ExitCode run_command(const ParsedOptions& parsed, const parallel::MpiEnvironment& mpi,
+                     const Environment& environment) {
+  Run run(parsed.options, mpi, environment);
+  return run.execute();
+}
+
+}  // namespace caravan::app
