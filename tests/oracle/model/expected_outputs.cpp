@@ -63,6 +63,7 @@ std::vector<ExpectedOutputs> load_expected_outputs(const std::string& data_folde
   for (const auto& path : files) {
     std::ifstream stream(path);
     const Json json = Json::parse(stream);
+    if (!json.contains("prompts")) continue;  // tensor hashes, for the checkpoint tests
     ExpectedOutputs outputs;
     outputs.label = path.stem().string();
     outputs.source = source_of(data_folder + "/checkpoints", json);

@@ -13,6 +13,7 @@
 
 #include "caravan/checkpoint/convert.h"
 #include "caravan/checkpoint/model_file.h"
+#include "caravan/core/error.h"
 #include "caravan/core/thread_team.h"
 #include "caravan/engine/engine.h"
 #include "caravan/parallel/mpi_communicator.h"
@@ -143,6 +144,8 @@ void expect_same_bits(const engine::Answer& a, const engine::Answer& b, const st
 }
 
 class ReferenceOutputs : public testing::TestWithParam<test::ExpectedOutputs> {};
+/// For the checkpoints with stored hidden states.
+class ReferenceHiddenStates : public ReferenceOutputs {};
 
 TEST_P(ReferenceOutputs, LogitsAreThoseOfTheReference) {
   const test::ExpectedOutputs& expected = GetParam();
@@ -180,9 +183,8 @@ TEST_P(ReferenceOutputs, LogitsAreThoseOfTheReference) {
   }
 }
 
-TEST_P(ReferenceOutputs, HiddenStatesAreThoseOfTheReference) {
+TEST_P(ReferenceHiddenStates, AreThoseOfTheReference) {
   const test::ExpectedOutputs& expected = GetParam();
-  if (expected.trace_prompt < 0) GTEST_SKIP() << "no hidden states stored for this checkpoint";
   LoadedModel model(expected);
   const auto& ids = expected.prompts[static_cast<std::size_t>(expected.trace_prompt)].ids;
   const std::int64_t rows = expected.trace_shape[1];
@@ -274,15 +276,24 @@ TEST_P(ReferenceOutputs, StopIdsEndTheTextAtTheSameStep) {
   }
 }
 
+std::vector<test::ExpectedOutputs> with_hidden_states() {
+  auto outputs = test::load_expected_outputs(CARAVAN_TEST_DATA);
+  std::erase_if(outputs, [](const auto& entry) { return entry.trace_prompt < 0; });
+  return outputs;
+}
+
+std::string test_name(const testing::TestParamInfo<test::ExpectedOutputs>& suite) {
+  std::string name = suite.param.label;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Checkpoints, ReferenceOutputs,
                          testing::ValuesIn(test::load_expected_outputs(CARAVAN_TEST_DATA)),
-                         [](const auto& info) {
-                           std::string name = info.param.label;
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
-                           return name;
-                         });
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ReferenceHiddenStates,
+                         testing::ValuesIn(with_hidden_states()), test_name);
 
 }  // namespace
 }  // namespace caravan
