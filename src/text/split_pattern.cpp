@@ -113,7 +113,11 @@ SplitPattern::SplitPattern(const std::string& pattern) : pattern_(pattern) {
                 message_of(error), offset, rewritten);
   // Without machine code (PCRE2 built without it, or memory may not be executable) matching is
   // slower, not different.
-  compiled_to_machine_code_ = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0;
+  std::size_t machine_code_bytes = 0;
+  compiled_to_machine_code_ =
+      pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE) == 0 &&
+      pcre2_pattern_info(code_.get(), PCRE2_INFO_JITSIZE, &machine_code_bytes) == 0 &&
+      machine_code_bytes > 0;  // a pattern can ask for none
 }
 
 SplitMatcher::SplitMatcher(const SplitPattern& pattern)
@@ -121,9 +125,17 @@ SplitMatcher::SplitMatcher(const SplitPattern& pattern)
       data_(pcre2_match_data_create(1, nullptr)),
       context_(pcre2_match_context_create(nullptr)) {
   CARAVAN_CHECK(data_ && context_, InternalError, "out of memory for matching a split pattern");
-  // The limits guard against patterns, not against long text: a run of 100 million spaces may cost
-  // a step per byte.
-  pcre2_set_match_limit(context_.get(), std::numeric_limits<std::uint32_t>::max());
+}
+
+void SplitMatcher::set_limit(std::size_t text_size) {
+  if (text_size == limit_text_size_) return;
+  limit_text_size_ = text_size;
+  // A run of 100 million spaces may cost a few steps per byte; a pattern with exponential
+  // backtracking must not take hours.
+  constexpr std::uint64_t kSteps = 10'000'000, kStepsPerByte = 16;
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
+  pcre2_set_match_limit(context_.get(), static_cast<std::uint32_t>(
+                                            std::min(kSteps + kStepsPerByte * text_size, kMax)));
 }
 
 int SplitMatcher::match(std::string_view text, std::size_t offset) {
@@ -155,6 +167,7 @@ int SplitMatcher::match(std::string_view text, std::size_t offset) {
 std::optional<std::pair<std::size_t, std::size_t>> SplitMatcher::next(std::string_view text,
                                                                       std::size_t offset) {
   if (offset >= text.size()) return std::nullopt;
+  set_limit(text.size());
   const int result = match(text, offset);
   if (result == PCRE2_ERROR_NOMATCH) return std::nullopt;
   CARAVAN_CHECK(result >= 0, InputError,

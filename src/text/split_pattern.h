@@ -69,11 +69,13 @@ class SplitMatcher {
 
  private:
   int match(std::string_view text, std::size_t offset);
+  void set_limit(std::size_t text_size);
 
   const SplitPattern* pattern_;
   UniqueHandle<Pcre2MatchDataTraits> data_;
   UniqueHandle<Pcre2MatchContextTraits> context_;
   UniqueHandle<Pcre2JitStackTraits> stack_;  // made when the machine stack is too small
+  std::size_t limit_text_size_ = 0;          // what the match limit was set for
 };
 
 /// Calls `sink` with each piece of `text`, in order: `matchers[level]` and those behind it, each

@@ -84,5 +84,30 @@ TEST(ChatVectors, SmolLm2WithItsOwnTemplate) {
                  14);
 }
 
+/// The template of a checkpoint folder of tests/data/checkpoints.
+std::string template_of(const std::string& checkpoint) {
+  const auto folder = std::filesystem::path(CARAVAN_TEST_DATA) / "checkpoints" / checkpoint;
+  if (std::filesystem::exists(folder / "chat_template.jinja")) {
+    return read_text_file(folder / "chat_template.jinja");
+  }
+  return json::parse(read_text_file(folder / "tokenizer_config.json")).value("chat_template", "");
+}
+
+TEST(ChatTemplates, OfCheckpointsAreRecognised) {
+  const std::vector<std::pair<std::string, ChatFormatKind>> checkpoints = {
+      {"tiny-llama3", ChatFormatKind::kLlama3},
+      {"tiny-llama31", ChatFormatKind::kLlama31},
+      {"tiny-llama32", ChatFormatKind::kLlama31},
+      {"tiny-uneven", ChatFormatKind::kChatMl}};
+  for (const auto& [name, kind] : checkpoints) {
+    const auto recognised = text::recognise_chat_template(template_of(name));
+    ASSERT_TRUE(recognised) << name;
+    EXPECT_EQ(recognised->kind, kind) << name;
+    EXPECT_EQ(recognised->default_system,
+              kind == ChatFormatKind::kChatMl ? "You are a tiny test model" : "")
+        << name;
+  }
+}
+
 }  // namespace
 }  // namespace caravan::test

@@ -79,5 +79,13 @@ TEST(SplitPatterns, RefusesWhatDoesNotCompile) {
   expect_error<ConfigError>([&] { Tokenizer{spec}; }, "does not compile");
 }
 
+TEST(SplitPatterns, GivesUpOnExponentialBacktracking) {
+  TokenizerSpec spec = test::byte_spec();
+  spec.split_patterns = {"(?:a|aa|aaa)+b"};
+  const Tokenizer tokenizer(spec);
+  expect_error<InputError>([&] { tokenizer.encode(std::string(200, 'a') + "cb"); },
+                           "fails at byte 0 of a text of 202 bytes: match limit exceeded");
+}
+
 }  // namespace
 }  // namespace caravan::text
