@@ -15,14 +15,16 @@ def prompt_of(body):
     return body["prompt"]
 
 
-def answer_of(record):
+def answers_of(record):
     if record["error"]:
-        return "error: " + record["error"]["message"]
-    choice = record["response"]["body"]["choices"][0]
-    return choice["message"]["content"] if "message" in choice else choice["text"]
+        return ["error: " + record["error"]["message"]]
+    choices = record["response"]["body"]["choices"]
+    return [choice["message"]["content"] if "message" in choice else choice["text"] for choice in choices]
 
 
 prompts = {record["custom_id"]: record["body"] for record in records(sys.argv[1])}
 for record in records(sys.argv[2]):
     name = record["custom_id"]
-    print(f"\n[{name}] {prompt_of(prompts[name])}\n{answer_of(record).strip()}")
+    print(f"\n[{name}] {prompt_of(prompts[name])}")
+    for answer in answers_of(record):
+        print("  " + answer.strip().replace("\n", "\n  "))
