@@ -25,7 +25,7 @@ std::string_view chat_format_name(ChatFormatKind kind);
 std::optional<ChatFormatKind> parse_chat_format(std::string_view name);
 
 struct ChatMessage {
-  std::string role;     // system, developer, user, assistant, tool
+  std::string role;     // system, developer (= system), user, assistant, tool (or ipython)
   std::string content;  // valid UTF-8
 };
 
@@ -47,8 +47,10 @@ class ChatFormat {
   ChatFormatKind kind() const { return kind_; }
   const std::string& default_system() const { return default_system_; }
 
-  /// Prompt ids, BOS included where the format has one.
-  /// @throws InputError for an empty list, an unknown role, or kNone.
+  /// Prompt ids, BOS included where the format has one. Contents lose white space at both ends
+  /// (Llama formats) or stay as they are (ChatML), as in the models' own templates.
+  /// @throws InputError for an empty list, a role that the format does not have, options that
+  /// exclude each other, contents that are not UTF-8, or kNone.
   std::vector<std::int32_t> render(const std::vector<ChatMessage>& messages,
                                    const ChatOptions& options) const;
 
@@ -67,7 +69,8 @@ struct RecognisedTemplate {
   ChatFormatKind kind = ChatFormatKind::kNone;
   std::string default_system;
 };
-/// Empty when the template belongs to no built-in format. An empty template gives kNone.
+/// Empty when the template belongs to no built-in format (one that prints or does more than these
+/// is not guessed at). An empty template gives kNone.
 std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jinja);
 
 }  // namespace caravan::text

@@ -29,7 +29,10 @@ class Tokenizer {
   /// Number of ids, added tokens included.
   std::int64_t vocab_size() const;
 
-  /// Ids of `text` (valid UTF-8) as ordinary text; no BOS, no special tokens. Thread-safe.
+  /// Ids of `text` as ordinary text: no BOS, never a special token. Added tokens that are not
+  /// special are matched. A byte that the vocabulary lacks is left out, as Hugging Face does (kBpe
+  /// only). Thread-safe; needs little memory beside the result.
+  /// @throws InputError if `text` is not valid UTF-8.
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// As encode(), but the literal content of special tokens becomes their id: for templates and
   /// trusted text only.
@@ -41,7 +44,7 @@ class Tokenizer {
   bool is_special(std::int32_t id) const;
   /// Concatenated bytes, invalid UTF-8 kept.
   std::string decode_bytes(std::span<const std::int32_t> ids, bool show_special = false) const;
-  /// Id of the special token with this content.
+  /// Id of the special token with this content, if there is one.
   std::optional<std::int32_t> special_id(std::string_view content) const;
   /// Length in bytes of the longest token: text of n bytes has at least n / this tokens.
   std::size_t max_token_bytes() const;

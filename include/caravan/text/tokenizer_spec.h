@@ -40,13 +40,15 @@ struct TokenizerSpec {
   bool ignore_merges = false;
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
+  /// kBpe: stands for bytes that have no token, unless it is special.
   std::optional<std::int32_t> unknown_id;
   /// Raw prompts start with bos_id.
   bool add_bos = false;
   bool operator==(const TokenizerSpec&) const = default;
 
-  /// Every fault: ids out of range, merges of unknown tokens, patterns that do not compile, missing
-  /// single bytes.
+  /// Every fault (the first 50 of them, and how many more): ids out of range, merges of unknown
+  /// tokens, patterns that do not compile, tokens with equal bytes, sizes beyond all reason, and
+  /// for kTiktoken single bytes without a token.
   std::vector<std::string> problems() const;
 };
 

@@ -58,6 +58,15 @@ TEST(TokenVectors, TokenizerJsonMatchesTokenizersWithSpecials) {
                  "bpe_small");
 }
 
+TEST(TokenVectors, GgufOfTheSameVocabularyMatchesTiktoken) {
+  const auto path = std::filesystem::path(CARAVAN_TEST_DATA) /
+                    "checkpoints/tiny-llama31-gguf/tiny-llama31-gguf-F16.gguf";
+  const Tokenizer tokenizer(text::tokenizer_from_gguf(read_gguf_text(path).tokenizer));
+  expect_vectors(tokenizer, false, "bpe_small");
+  expect_vectors(tokenizer, true, "bpe_small_hf", "bpe_small");
+  EXPECT_TRUE(tokenizer.spec().add_bos);
+}
+
 TEST(TokenVectors, SmolLmSmallMatchesTokenizersWithSpecials) {
   const std::string json = read_text_file(data_file("smollm-small/tokenizer.json"));
   const std::string config = read_text_file(data_file("smollm-small/tokenizer_config.json"));
