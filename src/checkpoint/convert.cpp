@@ -6,10 +6,10 @@
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/checkpoint/model_writer.h"
 #include "caravan/checkpoint/source.h"
+#include "caravan/checkpoint/tensor_stream.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
 #include "caravan/io/atomic_file.h"
-#include "tensor_stream.h"
 
 namespace caravan::checkpoint {
 namespace {

@@ -54,14 +54,24 @@ FileKind file_kind(io::InputFile& file) {
   return FileKind::kOther;
 }
 
+[[noreturn]] void refuse_hdf5(const std::string& path) {
+  try {
+    const ModelFile file = ModelFile::open(path);
+  } catch (const ConfigError& error) {
+    throw InputError(
+        fmt::format("{} is an HDF5 file, expected a GGUF file or a Hugging Face folder ({})", path,
+                    error.what()));
+  }
+  throw InputError(
+      fmt::format("{} is a Caravan checkpoint already: there is nothing to convert", path));
+}
+
 Source open_source_file(const std::string& path, const SourceOptions& options) {
   io::InputFile file(path);
   refuse_lfs_pointer(file);
   switch (file_kind(file)) {
     case FileKind::kGguf: return open_gguf(path, options);
-    case FileKind::kHdf5:
-      throw InputError(fmt::format(
-          "{} is an HDF5 file: if `caravan inspect` knows it, it is converted already", path));
+    case FileKind::kHdf5: refuse_hdf5(path);
     case FileKind::kZip:
       throw InputError(fmt::format(
           "{} is a pickled PyTorch file, which this version does not read; take the safetensors "

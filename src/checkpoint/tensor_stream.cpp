@@ -1,4 +1,4 @@
-#include "tensor_stream.h"
+#include "caravan/checkpoint/tensor_stream.h"
 
 #include <algorithm>
 #include <vector>

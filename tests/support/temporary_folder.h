@@ -37,6 +37,7 @@ class TemporaryFolder {
   /// Writes a file and gives its path.
   std::string write(const std::string& name, std::string_view content) const {
     const std::string path = file(name);
+    std::filesystem::remove(path);  // ext4 syncs a file that is truncated and written again
     std::ofstream out(path, std::ios::binary);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     out.close();

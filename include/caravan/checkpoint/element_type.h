@@ -24,9 +24,9 @@ BlockLayout block_layout(ElementType type);
 
 inline bool is_quantized(ElementType type) { return block_layout(type).elements > 1; }
 
-/// Values of whole blocks in float32: exact for all types but F64 (rounded); quantized ones as
-/// float32 arithmetic gives them, product and sum rounded separately (as ggml and the gguf
-/// package).
+/// Values of whole blocks in float32: exact for plain types but F64 (rounded); quantized ones as
+/// ggml and the gguf package give them (scale times code is exact in float32, so that only the sum
+/// with the minimum is rounded).
 /// @pre values.size() is a number of whole blocks and `blocks` holds exactly these.
 void decode_blocks(ElementType type, std::span<const std::byte> blocks, std::span<float> values);
 

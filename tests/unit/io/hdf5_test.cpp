@@ -141,8 +141,7 @@ TEST_F(Hdf5Test, RefusesLinksThatAreNotTheObjectItself) {
   }
   expect_error<ConfigError>([&] { open_group(file.get(), "none", place); }, "is missing");
   expect_error<ConfigError>([&] { open_group(file.get(), "d", place); }, "H5Gopen2");
-  EXPECT_EQ(link_names(file.get(), 3, place), (std::vector<std::string>{"d", "outside", "soft"}));
-  expect_error<ConfigError>([&] { link_names(file.get(), 2, place); }, "has 3 entries");
+  EXPECT_EQ(num_links(file.get(), place), 3);
 }
 
 TEST_F(Hdf5Test, RefusesWhatIsNoHdf5FileOrIsCut) {
