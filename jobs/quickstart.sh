@@ -19,7 +19,7 @@ bash jobs/install-dependencies.sh
 
 step "2/5 build"
 if [ ! -e build/build.ninja ]; then
-  cmake --preset release -DCARAVAN_BUILD_TESTS=OFF --log-level=WARNING
+  cmake --preset release -DCARAVAN_BUILD_TESTS=OFF --log-level=WARNING >/dev/null
 fi
 cmake --build --preset release --parallel "$(nproc)" --target caravan
 "$program" --version

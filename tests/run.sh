@@ -20,12 +20,12 @@ step "style"
 bash tests/style.sh
 
 step "build"
-cmake --preset release -DCARAVAN_BUILD_TESTS=ON --log-level=WARNING
+cmake --preset release -DCARAVAN_BUILD_TESTS=ON --log-level=WARNING >/dev/null
 cmake --build --preset release --parallel "$cores"
 
 if [ "${CARAVAN_SKIP_SANITIZERS-0}" != 1 ]; then
   step "build with sanitizers"
-  cmake --preset asan --log-level=WARNING
+  cmake --preset asan --log-level=WARNING >/dev/null
   cmake --build --preset asan --parallel "$cores"
   step "unit and mpi tests with sanitizers"
   UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan --parallel "$cores"
