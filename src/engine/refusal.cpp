@@ -10,10 +10,13 @@
 namespace caravan::engine {
 namespace {
 
+/// One record must not be able to use up the leader's memory.
+constexpr std::int64_t kMaxChoices = 1024;
+
 /// The first fault of the sampling parameters, or empty.
 std::string parameter_fault(const SamplingParams& params, std::int64_t vocab_size) {
-  if (params.num_choices < 1) {
-    return fmt::format("n must be at least 1, found {}", params.num_choices);
+  if (params.num_choices < 1 || params.num_choices > kMaxChoices) {
+    return fmt::format("n must be between 1 and {}, found {}", kMaxChoices, params.num_choices);
   }
   if (params.max_tokens < 0) {
     return fmt::format("max_tokens must be at least 0, found {}", params.max_tokens);

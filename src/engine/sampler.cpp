@@ -1,6 +1,7 @@
 #include "caravan/engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -15,9 +16,9 @@ namespace caravan::engine {
 namespace {
 
 constexpr double kForbidden = -std::numeric_limits<double>::infinity();
-/// Candidates that top_p sorts first; nearly always enough. Four times as many each time they are
-/// not.
-constexpr std::ptrdiff_t kFirstSorted = 128;
+/// How far below the best logit, in units of the temperature, the layers end that top_p sorts one
+/// after the other: most distributions need the first few tokens only.
+constexpr std::array<double, 5> kLayerDepths{2, 4, 8, 16, std::numeric_limits<double>::infinity()};
 
 std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
@@ -138,7 +139,7 @@ void Sampler::weigh(const SamplingParams& params) {
   ops::exp_shifted(context_, weights_, 0.0F, weights_);
   const float largest_weight = *std::max_element(weights_.begin(), weights_.end());
   if (params.top_k > 0 && params.top_k < vocab_size_) keep_top_k(params.top_k);
-  if (params.top_p < 1.0) keep_top_p(params.top_p);
+  if (params.top_p < 1.0) keep_top_p(params);
   if (params.min_p > 0.0) keep_min_p(params.min_p, largest_weight);
 }
 
@@ -154,36 +155,37 @@ void Sampler::keep_top_k(std::int64_t top_k) {
   }
 }
 
-void Sampler::keep_top_p(double top_p) {
+void Sampler::keep_top_p(const SamplingParams& params) {
   const double total = ordered_sum(weights_);
-  const double allowed_tail = (1.0 - top_p) * total;
-  order_.clear();
-  for (std::size_t id = 0; id < weights_.size(); ++id) {
-    if (weights_[id] > 0) order_.push_back(static_cast<std::int32_t>(id));
-  }
+  const double allowed_tail = (1.0 - params.top_p) * total;
+  const double largest = adjusted_[static_cast<std::size_t>(best())];
   const auto better = [&](std::int32_t a, std::int32_t b) {
     return adjusted_[at(a)] != adjusted_[at(b)] ? adjusted_[at(a)] > adjusted_[at(b)] : a < b;
   };
-  // Only as much of the order is made as the kept head needs; sums run along the order, so how much
-  // is sorted at a time does not show.
-  auto sorted_end = order_.begin();
-  std::ptrdiff_t chunk = kFirstSorted;
+  // Only as much of the descending order is made as the kept head needs: layer after layer below
+  // the best. The sum runs along the order, so where layers end does not show.
   double head = 0;
-  auto kept_end = order_.begin();
-  while (kept_end != order_.end() && (kept_end == order_.begin() || total - head > allowed_tail)) {
-    if (kept_end == sorted_end) {
-      sorted_end += std::min(chunk, order_.end() - sorted_end);
-      chunk *= 4;
-      if (sorted_end != order_.end()) {
-        std::nth_element(kept_end, sorted_end, order_.end(), better);
+  bool full = false;
+  double upper = std::numeric_limits<double>::infinity();
+  for (const double depth : kLayerDepths) {
+    const double lower = largest - depth * params.temperature;
+    layer_.clear();
+    for (std::size_t id = 0; id < weights_.size(); ++id) {
+      if (adjusted_[id] >= lower && adjusted_[id] < upper && weights_[id] > 0) {
+        layer_.push_back(static_cast<std::int32_t>(id));
       }
-      std::sort(kept_end, sorted_end, better);
     }
-    head += static_cast<double>(weights_[at(*kept_end)]);
-    ++kept_end;
+    upper = lower;
+    if (!full) std::sort(layer_.begin(), layer_.end(), better);
+    for (const std::int32_t id : layer_) {
+      full = full || (head > 0 && total - head <= allowed_tail);
+      if (full) {
+        weights_[at(id)] = 0;
+      } else {
+        head += static_cast<double>(weights_[at(id)]);
+      }
+    }
   }
-  std::for_each(kept_end, order_.end(), [&](std::int32_t id) { weights_[at(id)] = 0; });
-  order_.resize(weights_.size());
 }
 
 void Sampler::keep_min_p(double min_p, float largest) {

@@ -62,7 +62,7 @@ class Sampler {
   std::int64_t best() const;
   void weigh(const SamplingParams& params);
   void keep_top_k(std::int64_t top_k);
-  void keep_top_p(double top_p);
+  void keep_top_p(const SamplingParams& params);
   void keep_min_p(double min_p, float largest);
 
   const ops::Context& context_;
@@ -73,6 +73,7 @@ class Sampler {
   std::vector<float> weights_;        // probabilities up to a common factor; 0 when filtered out
   std::vector<std::int32_t> counts_;  // all zero between uses
   std::vector<std::int32_t> order_;
+  std::vector<std::int32_t> layer_;
 };
 
 }  // namespace caravan::engine

@@ -326,6 +326,7 @@ TEST(EngineRefusal, NamesWhatCanNeverRun) {
   expect(refusal(5, [](Request& r) { r.prompt[3] = 331; }), "token 3 of the prompt is 331");
   expect(refusal(5, [](Request& r) { r.prompt[0] = -1; }), "token 0 of the prompt is -1");
   expect(refusal(5, [](Request& r) { r.sampling.num_choices = 0; }), "n must be");
+  expect(refusal(5, [](Request& r) { r.sampling.num_choices = 1'000'000'000; }), "n must be");
   expect(refusal(5, [](Request& r) { r.sampling.max_tokens = -1; }), "max_tokens");
   expect(refusal(5, [](Request& r) { r.sampling.min_tokens = 17; }), "min_tokens");
   expect(refusal(5, [](Request& r) { r.sampling.temperature = std::nan(""); }), "temperature");
