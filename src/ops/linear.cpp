@@ -31,8 +31,9 @@ void multiply(const Context& context, LinearArgs& args) {
   const bool packs = kernels.linear_packs(args.rows) && args.in > 0;
   const std::int64_t packed = packs ? aligned_floats(args.rows * args.in) : 0;
   const std::int64_t stacks = kernels.linear_stack_floats(args) * context.team().size();
-  args.packed = context.scratch(packed + stacks);
-  args.stacks = args.packed == nullptr ? nullptr : args.packed + packed;
+  // At least a line, so that kernels can form addresses from it.
+  args.packed = context.scratch(packed + stacks + 16);
+  args.stacks = args.packed + packed;
   if (packs) run(context, args, [&](ThreadShare share) { kernels.linear_pack(args, share); });
   run(context, args, [&](ThreadShare share) { kernels.linear(args, share); });
 }

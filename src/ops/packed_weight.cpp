@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -104,7 +105,8 @@ PackedWeight::PackedWeight(std::int64_t out_features, std::int64_t in_features, 
     : out_features_(out_features), in_features_(in_features), dtype_(dtype) {
   CARAVAN_ASSERT(out_features >= 0 && in_features >= 0, "a weight of {} x {}", out_features,
                  in_features);
-  storage_ = allocate_huge(bytes());
+  // Never null, also without elements: kernels form addresses from it.
+  storage_ = allocate_huge(std::max<std::int64_t>(bytes(), 1));
 }
 
 void PackedWeight::set_output_rows(std::int64_t first, std::int64_t count, const void* source) {
