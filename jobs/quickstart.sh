@@ -27,6 +27,7 @@ cmake --build --preset release --parallel "$(nproc)" --target caravan
 step "3/5 model"
 bash jobs/get-models.sh smollm2
 if ! "$program" inspect "$model" >/dev/null 2>&1; then
+  rm -f "$model".part-* # of a conversion that was killed
   "$program" convert "$source_file" "$model" --overwrite --name SmolLM2-135M-Instruct
 fi
 "$program" inspect "$model"
