@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "caravan/text/detokenizer.h"
 #include "caravan/text/utf8.h"
 #include "json_text.h"
 
@@ -60,9 +61,9 @@ void append_chat_token(std::string& out, std::int32_t id, float logprob,
   out += ']';
 }
 
-// Characters that begin in `bytes`.
-std::int64_t count_characters(std::string_view bytes) {
-  return std::count_if(bytes.begin(), bytes.end(),
+// Unicode characters of valid UTF-8.
+std::int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
                        [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; });
 }
 
@@ -114,11 +115,13 @@ void append_completion_logprobs(std::string& out, std::span<const TokenLogprob> 
   std::string values;
   std::string names;
   std::string tops;
+  // Offsets are places in the shown text, where a broken character is one U+FFFD.
+  text::Detokenizer detokenizer(*style.tokenizer, style.show_special);
   std::int64_t offset = 0;
   const auto add = [&](const TokenLogprob& token, bool has_value) {
     const char* comma = names.empty() ? "" : ",";
     fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
-    offset += count_characters(text_bytes(style, token.id));
+    offset += count_characters(detokenizer.push(token.id));
     names += comma;
     values += comma;
     tops += comma;

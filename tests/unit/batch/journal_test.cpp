@@ -1,0 +1,146 @@
+#include "caravan/batch/journal.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "caravan/core/error.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+
+namespace caravan::batch {
+namespace {
+
+using test::expect_error;
+using test::read_whole;
+using test::TemporaryFolder;
+
+const Fingerprint kPrint = {{"input hash", "abc"}, {"temperature", "0.5"}};
+
+std::string line_of(int number) { return "{\"n\":" + std::to_string(number) + ",\"error\":null}"; }
+
+class JournalTest : public testing::Test {
+ protected:
+  Journal open(std::int64_t records = 4, const Fingerprint& print = kPrint) {
+    return Journal(path_, print, records);
+  }
+  void fill(int from, int to) {
+    Journal journal = open();
+    for (int i = from; i < to; ++i) journal.append(i, line_of(i));
+  }
+
+  TemporaryFolder folder_;
+  std::string path_ = folder_.file("out.jsonl.part");
+  std::string output_ = folder_.file("out.jsonl");
+};
+
+TEST_F(JournalTest, WritesLinesInInputOrder) {
+  Journal journal = open();
+  for (const int i : {2, 0, 3, 1}) journal.append(i, line_of(i));
+  journal.finish(output_);
+  EXPECT_EQ(read_whole(output_),
+            line_of(0) + "\n" + line_of(1) + "\n" + line_of(2) + "\n" + line_of(3) + "\n");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(JournalTest, ContinuesAfterEveryPossibleCut) {
+  fill(0, 3);
+  const std::string whole = read_whole(path_);
+  for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
+    folder_.write("out.jsonl.part", whole.substr(0, cut));
+    Journal journal = open();
+    for (int i = 0; i < 4; ++i) {
+      if (!journal.has(i)) journal.append(i, line_of(i));
+    }
+    ASSERT_EQ(journal.num_done(), 4) << "cut at " << cut;
+    journal.finish(output_);
+    ASSERT_EQ(read_whole(output_),
+              line_of(0) + "\n" + line_of(1) + "\n" + line_of(2) + "\n" + line_of(3) + "\n")
+        << "cut at " << cut;
+  }
+}
+
+TEST_F(JournalTest, DropsLinesWithAWrongChecksumOnly) {
+  fill(0, 3);
+  std::string content = read_whole(path_);
+  const auto flipped = content.find("\"n\":1") + 4;
+  content[flipped] = '9';
+  folder_.write("out.jsonl.part", content);
+  const Journal journal = open();
+  EXPECT_TRUE(journal.has(0));
+  EXPECT_FALSE(journal.has(1));
+  EXPECT_TRUE(journal.has(2));
+  EXPECT_EQ(journal.num_dropped(), 1);
+  EXPECT_EQ(journal.num_found(), 2);
+}
+
+TEST_F(JournalTest, ALineMovedToAnotherRecordIsDropped) {
+  fill(0, 1);
+  std::string content = read_whole(path_);
+  content.replace(content.find("\"index\":0"), 9, "\"index\":3");
+  folder_.write("out.jsonl.part", content);
+  const Journal journal = open();
+  EXPECT_EQ(journal.num_done(), 0);
+  EXPECT_EQ(journal.num_dropped(), 1);
+}
+
+TEST_F(JournalTest, RefusesAnotherRunAndNamesTheDifference) {
+  fill(0, 2);
+  const std::string before = read_whole(path_);
+  expect_error<ConfigError>(
+      [&] {
+        open(4, {{"input hash", "abc"}, {"temperature", "0.7"}});
+      },
+      "temperature: the journal has 0.5, this run has 0.7");
+  expect_error<ConfigError>(
+      [&] {
+        open(4, {{"input hash", "abc"}});
+      },
+      "temperature: only the journal");
+  EXPECT_EQ(read_whole(path_), before);
+}
+
+TEST_F(JournalTest, RefusesAFileThatIsNoJournal) {
+  folder_.write("out.jsonl.part", "my own notes\n");
+  expect_error<ConfigError>([&] { open(); }, "not a journal");
+  folder_.write("out.jsonl.part", "my own notes");
+  expect_error<ConfigError>([&] { open(); }, "not a journal");
+  EXPECT_EQ(read_whole(path_), "my own notes");
+}
+
+TEST_F(JournalTest, CountsErrorLines) {
+  Journal journal = open(2);
+  journal.append(0, line_of(0));
+  journal.append(1, R"({"error":{"code":"x"}})");
+  EXPECT_EQ(journal.num_errors(), 1);
+}
+
+TEST_F(JournalTest, NoRecordsGiveAnEmptyOutput) {
+  Journal journal = open(0);
+  journal.finish(output_);
+  EXPECT_EQ(read_whole(output_), "");
+}
+
+TEST_F(JournalTest, AFullDiskKeepsWhatWasWritten) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  Journal journal = open();
+  journal.append(0, line_of(0));
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  rlimit small = old;
+  small.rlim_cur = std::filesystem::file_size(path_) + 10;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  expect_error<IoError>([&] { journal.append(1, line_of(1)); }, "1 of 4 records done");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_FALSE(journal.has(1));
+  journal.append(1, line_of(1));
+  const Journal again = open();
+  EXPECT_EQ(again.num_done(), 2);
+  EXPECT_EQ(again.num_dropped(), 0);
+}
+
+}  // namespace
+}  // namespace caravan::batch

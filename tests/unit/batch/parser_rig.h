@@ -1,0 +1,52 @@
+#pragma once
+// A parser and prompt builder over the byte tokenizer, and the request lines that tests feed them.
+
+#include <string>
+
+#include "caravan/batch/prompt_builder.h"
+#include "caravan/batch/request_parser.h"
+#include "unit/engine/byte_tokenizer.h"
+
+namespace caravan::test {
+
+inline batch::ParserOptions parser_options() {
+  batch::ParserOptions options;
+  options.model_name = "tiny";
+  options.vocab_size = kByteVocabulary;
+  options.defaults.stop_ids = {kEosId};
+  return options;
+}
+
+inline std::string chat_line(const std::string& id, const std::string& more_fields = {}) {
+  return R"({"custom_id":")" + id +
+         R"(","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"Hi"}])" +
+         more_fields + "}}";
+}
+
+inline std::string completion_line(const std::string& id, const std::string& prompt,
+                                   const std::string& more_fields = {}) {
+  return R"({"custom_id":")" + id +
+         R"(","method":"POST","url":"/v1/completions","body":{"prompt":)" + prompt + more_fields +
+         "}}";
+}
+
+/// Tokenizer, chat layout (none: the byte tokenizer has no control tokens for one) and builder.
+struct BuilderRig {
+  explicit BuilderRig(std::int64_t context_tokens, bool add_bos = false)
+      : tokenizer(spec(add_bos)),
+        chat_format(text::ChatFormatKind::kNone, tokenizer),
+        builder(tokenizer, chat_format, context_tokens) {}
+
+  static text::TokenizerSpec spec(bool add_bos) {
+    text::TokenizerSpec spec = byte_tokenizer_spec();
+    spec.bos_id = kEotId;
+    spec.add_bos = add_bos;
+    return spec;
+  }
+
+  text::Tokenizer tokenizer;
+  text::ChatFormat chat_format;
+  batch::PromptBuilder builder;
+};
+
+}  // namespace caravan::test

@@ -1,0 +1,136 @@
+#include "caravan/batch/prompt_files.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "caravan/core/error.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "unit/batch/parser_rig.h"
+
+namespace caravan::batch {
+namespace {
+
+using test::expect_error;
+using test::TemporaryFolder;
+
+struct Scanned {
+  std::vector<std::string> texts;
+  std::vector<std::string> labels;
+};
+
+Scanned scan(PromptFiles& files) {
+  Scanned scanned;
+  std::vector<RecordPlace> places;
+  files.scan([&](const PromptFiles::Seen& seen) {
+    scanned.texts.emplace_back(seen.text);
+    scanned.labels.push_back(files.label(seen.place));
+    places.push_back(seen.place);
+  });
+  for (std::size_t i = 0; i < places.size(); ++i) {  // the same text again on demand
+    EXPECT_EQ(files.text(places[i]), scanned.texts[i]);
+  }
+  return scanned;
+}
+
+TEST(PromptFiles, LinesOfEveryEndingAreRecords) {
+  const TemporaryFolder folder;
+  const std::string path =
+      folder.write("p.jsonl", "\xef\xbb\xbf{\"a\":1}\r\n\n  \t\r\n{\"b\":2}\n{\"c\":3}");
+  PromptFiles files({path}, {});
+  const Scanned scanned = scan(files);
+  EXPECT_EQ(scanned.texts, (std::vector<std::string>{"{\"a\":1}", "{\"b\":2}", "{\"c\":3}"}));
+  EXPECT_EQ(scanned.labels, (std::vector<std::string>{"p.jsonl:1", "p.jsonl:4", "p.jsonl:5"}));
+  EXPECT_EQ(files.blank_lines(), 2);
+}
+
+TEST(PromptFiles, LinesLongerThanTheReadBufferStayWhole) {
+  const TemporaryFolder folder;
+  const std::string line(3'000'000, 'x');
+  PromptFiles files({folder.write("p.txt", line + "\n" + line + "y\nshort\n")}, {});
+  const Scanned scanned = scan(files);
+  ASSERT_EQ(scanned.texts.size(), 3U);
+  EXPECT_EQ(scanned.texts[1], line + "y");
+  EXPECT_EQ(scanned.texts[2], "short");
+}
+
+TEST(PromptFiles, WholeTextFilesLoseOneLineEnd) {
+  const TemporaryFolder folder;
+  PromptFilesOptions options;
+  options.text_files = TextFiles::kPromptPerFile;
+  PromptFiles files({folder.write("a.txt", "one\ntwo\n\n"), folder.write("b.txt", " \n")}, options);
+  const Scanned scanned = scan(files);
+  EXPECT_EQ(scanned.texts, (std::vector<std::string>{"one\ntwo\n"}));
+  EXPECT_EQ(scanned.labels, (std::vector<std::string>{"a.txt"}));
+}
+
+TEST(PromptFiles, FoldersGiveTheirPromptFilesInOrder) {
+  const TemporaryFolder folder;
+  folder.write("b.txt", "second\n");
+  folder.write("a.jsonl", "{}\n");
+  folder.write("c.md", "ignored");
+  folder.write("d.yaml", "user: third\n");
+  PromptFiles files({folder.path()}, {});
+  EXPECT_EQ(scan(files).texts, (std::vector<std::string>{"{}", "second", "third"}));
+}
+
+TEST(PromptFiles, EqualNamesAreToldApartByPath) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("x"));
+  const std::string first = folder.write("p.txt", "1\n");
+  const std::string second = folder.write("x/p.txt", "2\n");
+  PromptFiles files({first, second}, {});
+  EXPECT_EQ(scan(files).labels, (std::vector<std::string>{first + ":1", second + ":1"}));
+}
+
+TEST(PromptFiles, HashChangesWithContentAndNotWithTheNameOfBatchFiles) {
+  const TemporaryFolder folder;
+  const auto hash_of = [&](const std::string& name, const std::string& content) {
+    PromptFiles files({folder.write(name, content)}, {});
+    scan(files);
+    return files.content_hash();
+  };
+  EXPECT_EQ(hash_of("a.jsonl", "{}\n"), hash_of("b.jsonl", "{}\n"));
+  EXPECT_NE(hash_of("a.jsonl", "{}\n"), hash_of("a.jsonl", "{ }\n"));
+  EXPECT_NE(hash_of("a.txt", "x\n"), hash_of("b.txt", "x\n"));  // their ids have the name
+}
+
+TEST(PromptFiles, SaysWhatIsWrongWithAnInput) {
+  const TemporaryFolder folder;
+  const std::string good = folder.write("p.txt", "x\n");
+  expect_error<MissingInputError>([&] { PromptFiles({folder.file("none.jsonl")}, {}); },
+                                  "no such file");
+  expect_error<UsageError>([&] { PromptFiles({folder.write("p.csv", "x")}, {}); }, "unknown kind");
+  expect_error<UsageError>([&] { PromptFiles({good, good}, {}); }, "named twice");
+  std::filesystem::create_directory(folder.file("empty"));
+  expect_error<MissingInputError>([&] { PromptFiles({folder.file("empty")}, {}); },
+                                  "no .jsonl, .txt or .yaml");
+}
+
+TEST(PromptFiles, PlainPromptsBecomeRecordsWithPlaceAsId) {
+  const TemporaryFolder folder;
+  PromptFilesOptions options;
+  options.system = "Be brief";
+  PromptFiles files({folder.write("p.txt", "\nHello\n"),
+                     folder.write("q.yaml", "- user: A\n- {system: Own, user: {text: B}}\n")},
+                    options);
+  const RequestParser parser(test::parser_options());
+  std::vector<Record> records;
+  files.scan([&](const PromptFiles::Seen& seen) {
+    std::string custom_id;
+    records.push_back(std::get<Record>(files.parse(seen.place, seen.text, parser, custom_id)));
+  });
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_EQ(records[0].custom_id, "p.txt:2");
+  EXPECT_EQ(records[0].messages.at(0).content, "Be brief");
+  EXPECT_EQ(records[0].messages.at(1).content, "Hello");
+  EXPECT_EQ(records[1].custom_id, "q.yaml:1");
+  EXPECT_EQ(records[2].messages.at(0).content, "Own");
+  EXPECT_EQ(records[2].messages.at(1).content, "B");
+}
+
+}  // namespace
+}  // namespace caravan::batch

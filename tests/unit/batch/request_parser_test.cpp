@@ -1,0 +1,285 @@
+#include "caravan/batch/request_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "unit/batch/parser_rig.h"
+
+namespace caravan::batch {
+namespace {
+
+using test::chat_line;
+using test::completion_line;
+using test::parser_options;
+
+Record parse_good(const std::string& line, const ParserOptions& options = parser_options()) {
+  std::string custom_id;
+  const ParsedRecord parsed = RequestParser(options).parse_line(line, custom_id);
+  if (const auto* fault = std::get_if<RecordFault>(&parsed)) {
+    ADD_FAILURE() << line << "\n" << fault->code << ": " << fault->message;
+    return {};
+  }
+  return std::get<Record>(parsed);
+}
+
+RecordFault parse_bad(const std::string& line, const ParserOptions& options = parser_options()) {
+  std::string custom_id;
+  const ParsedRecord parsed = RequestParser(options).parse_line(line, custom_id);
+  if (std::holds_alternative<Record>(parsed)) {
+    ADD_FAILURE() << "accepted: " << line;
+    return {};
+  }
+  return std::get<RecordFault>(parsed);
+}
+
+TEST(RequestParser, ReadsEveryFieldOfAChat) {
+  const Record record = parse_good(
+      R"({"custom_id":"r1","method":"POST","url":"/v1/chat/completions","body":{"model":"any","messages":[
+        {"role":"system","content":"S"},{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],
+        "max_tokens":3,"max_completion_tokens":7,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"n":2,"seed":-1,
+        "stop":["x","y"],"stop_token_ids":[65],"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.1,
+        "logit_bias":{"66":-100},"logprobs":true,"top_logprobs":4,"min_tokens":2,"ignore_eos":true,
+        "include_stop_str_in_output":true,"skip_special_tokens":false,"return_token_ids":true,"prompt_logprobs":3}})");
+  EXPECT_EQ(record.custom_id, "r1");
+  EXPECT_EQ(record.endpoint, Endpoint::kChat);
+  ASSERT_EQ(record.messages.size(), 2U);
+  EXPECT_EQ(record.messages[1].content, "ab");
+  EXPECT_TRUE(record.chat_options.add_generation_prompt);
+  EXPECT_EQ(record.max_tokens, 7);
+  const engine::SamplingParams& sampling = record.sampling;
+  EXPECT_EQ(sampling.temperature, 0.5);
+  EXPECT_EQ(sampling.top_p, 0.9);
+  EXPECT_EQ(sampling.top_k, 40);
+  EXPECT_EQ(sampling.min_p, 0.1);
+  EXPECT_EQ(sampling.num_choices, 2);
+  EXPECT_EQ(sampling.seed, ~std::uint64_t{0});
+  EXPECT_EQ(sampling.stop_strings, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(sampling.stop_ids, (std::vector<std::int32_t>{test::kEosId, 65}));
+  EXPECT_EQ(sampling.eos_ids, (std::vector<std::int32_t>{test::kEosId}));
+  EXPECT_EQ(sampling.presence_penalty, 1);
+  EXPECT_EQ(sampling.frequency_penalty, -1);
+  EXPECT_EQ(sampling.repetition_penalty, 1.1);
+  EXPECT_EQ(sampling.logit_bias.at(66), -100);
+  EXPECT_TRUE(sampling.logprobs);
+  EXPECT_EQ(sampling.top_logprobs, 4);
+  EXPECT_TRUE(sampling.prompt_logprobs);
+  EXPECT_EQ(sampling.top_prompt_logprobs, 3);
+  EXPECT_EQ(sampling.min_tokens, 2);
+  EXPECT_TRUE(sampling.ignore_eos);
+  EXPECT_TRUE(sampling.include_stop_string);
+  EXPECT_TRUE(sampling.show_special);
+  EXPECT_TRUE(record.output.return_token_ids);
+}
+
+TEST(RequestParser, ReadsEveryFormOfCompletionPrompts) {
+  EXPECT_EQ(std::get<std::string>(parse_good(completion_line("a", R"("one")")).prompts.at(0)),
+            "one");
+  EXPECT_EQ(parse_good(completion_line("a", R"(["one","two"])")).prompts.size(), 2U);
+  const Record ids = parse_good(completion_line("a", "[1,2,3]"));
+  ASSERT_EQ(ids.prompts.size(), 1U);
+  EXPECT_EQ(std::get<std::vector<std::int32_t>>(ids.prompts[0]),
+            (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(parse_good(completion_line("a", "[[1],[2,3]]")).prompts.size(), 2U);
+}
+
+TEST(RequestParser, CompletionsDefaultToSixteenTokensAndChatsToNoLimit) {
+  EXPECT_EQ(parse_good(completion_line("a", R"("x")")).max_tokens, 16);
+  EXPECT_FALSE(parse_good(chat_line("a")).max_tokens.has_value());
+  ParserOptions options = parser_options();
+  options.defaults.max_tokens = 5;
+  EXPECT_EQ(parse_good(completion_line("a", R"("x")"), options).max_tokens, 5);
+  EXPECT_EQ(parse_good(chat_line("a"), options).max_tokens, 5);
+  EXPECT_EQ(parse_good(chat_line("a", R"(,"max_tokens":0)"), options).max_tokens, 0);
+}
+
+TEST(RequestParser, EchoWithLogprobsAsksForPromptLogprobs) {
+  const Record record = parse_good(completion_line("a", R"("x")", R"(,"echo":true,"logprobs":2)"));
+  EXPECT_TRUE(record.sampling.prompt_logprobs);
+  EXPECT_EQ(record.sampling.top_prompt_logprobs, 2);
+  EXPECT_FALSE(
+      parse_good(completion_line("a", R"("x")", R"(,"logprobs":2)")).sampling.prompt_logprobs);
+}
+
+TEST(RequestParser, NullMeansAbsent) {
+  const Record record = parse_good(
+      chat_line("a", R"(,"max_tokens":null,"stop":null,"tools":null,"seed":null,"n":null)"));
+  EXPECT_FALSE(record.max_tokens.has_value());
+  EXPECT_EQ(record.sampling.num_choices, 1);
+}
+
+TEST(RequestParser, HarmlessFormsOfUnsupportedFieldsPass) {
+  parse_good(chat_line(
+      "a",
+      R"(,"tools":[],"tool_choice":"none","response_format":{"type":"text"},"stream":false,"user":"u","best_of":1)"));
+}
+
+TEST(RequestParser, DefaultSeedDependsOnJobSeedAndIdAlone) {
+  const auto seed_of = [](const std::string& id, std::uint64_t job_seed) {
+    ParserOptions options = parser_options();
+    options.defaults.seed = job_seed;
+    return parse_good(chat_line(id), options).sampling.seed;
+  };
+  EXPECT_EQ(seed_of("a", 0), seed_of("a", 0));
+  EXPECT_NE(seed_of("a", 0), seed_of("b", 0));
+  EXPECT_NE(seed_of("a", 0), seed_of("a", 1));
+  std::set<std::uint64_t> seeds;
+  for (int i = 0; i < 1000; ++i) seeds.insert(seed_of("r-" + std::to_string(i), 0));
+  EXPECT_EQ(seeds.size(), 1000U);
+}
+
+struct BadLine {
+  std::string line;
+  std::string code;
+  std::string param;
+};
+
+TEST(RequestParser, RefusesEachFaultByName) {
+  const std::string open =
+      R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":)";
+  const std::vector<BadLine> cases = {
+      {"{", "invalid_json", ""},
+      {"[1]", "invalid_json", ""},
+      {"{\"a\":\"\xff\"}", "invalid_json", ""},
+      {R"({"a":"\ud83d"})", "invalid_json", ""},
+      {R"({"a":1e999})", "invalid_json", ""},
+      {std::string("{\"a\":\"x\0y\"}", 11), "invalid_json", ""},
+      {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "invalid_json", ""},
+      {"{\"a\":" + std::string(1000000, '['), "invalid_json", ""},
+      {R"({"method":"POST"})", "missing_field", "custom_id"},
+      {R"({"custom_id":7})", "invalid_type", "custom_id"},
+      {R"({"custom_id":""})", "invalid_value", "custom_id"},
+      {R"({"custom_id":"a","method":"GET"})", "invalid_value", "method"},
+      {R"({"custom_id":"a","method":"POST"})", "missing_field", "url"},
+      {R"({"custom_id":"a","url":"/v1/embeddings"})", "unsupported_endpoint", "url"},
+      {R"({"custom_id":"a","url":"/v1/completions"})", "missing_field", "body"},
+      {R"({"custom_id":"a","url":"/v1/completions","body":[]})", "invalid_type", "body"},
+      {completion_line("a", "7"), "invalid_type", "prompt"},
+      {completion_line("a", "[]"), "invalid_value", "prompt"},
+      {completion_line("a", R"(["x",1])"), "invalid_type", "prompt.1"},
+      {completion_line("a", "[1,-1]"), "invalid_value", "prompt.1"},
+      {completion_line("a", "[1,260]"), "invalid_value", "prompt.1"},
+      {completion_line("a", "[1,2.5]"), "invalid_type", "prompt.1"},
+      {completion_line("a", "null"), "missing_field", "prompt"},
+      {open + "{}}", "missing_field", "messages"},
+      {open + R"({"messages":[]}})", "invalid_value", "messages"},
+      {open + R"({"messages":{}}})", "invalid_type", "messages"},
+      {open + R"({"messages":[7]}})", "invalid_type", "messages.0"},
+      {open + R"({"messages":[{"content":"x"}]}})", "missing_field", "messages.0.role"},
+      {open + R"({"messages":[{"role":"boss","content":"x"}]}})", "invalid_value",
+       "messages.0.role"},
+      {open + R"({"messages":[{"role":"user"}]}})", "missing_field", "messages.0.content"},
+      {open + R"({"messages":[{"role":"user","content":7}]}})", "invalid_type",
+       "messages.0.content"},
+      {open +
+           R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}})",
+       "unsupported_parameter", "messages.0.content.0"},
+      {open + R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"1"}]}]}})",
+       "unsupported_parameter", "messages.0.tool_calls"},
+      {chat_line("a", R"(,"stream":true)"), "unsupported_parameter", "stream"},
+      {chat_line("a", R"(,"stream":"True")"), "invalid_type", "stream"},
+      {chat_line("a", R"(,"tools":[{"type":"function"}])"), "unsupported_parameter", "tools"},
+      {chat_line("a", R"(,"response_format":{"type":"json_object"})"), "unsupported_parameter",
+       "response_format"},
+      {chat_line("a", R"(,"echo":true)"), "unsupported_parameter", "echo"},
+      {completion_line("a", R"("x")", R"(,"suffix":"y")"), "unsupported_parameter", "suffix"},
+      {completion_line("a", R"("x")", R"(,"best_of":4)"), "unsupported_parameter", "best_of"},
+      {chat_line("a", R"(,"max_tokens":-1)"), "invalid_value", "max_tokens"},
+      {chat_line("a", R"(,"max_tokens":1.5)"), "invalid_type", "max_tokens"},
+      {chat_line("a", R"(,"max_tokens":"8")"), "invalid_type", "max_tokens"},
+      {chat_line("a", R"(,"max_tokens":99999999999999999999)"), "invalid_type", "max_tokens"},
+      {chat_line("a", R"(,"max_tokens":18446744073709551615)"), "invalid_value", "max_tokens"},
+      {chat_line("a", R"(,"temperature":-0.1)"), "invalid_value", "temperature"},
+      {chat_line("a", R"(,"temperature":"hot")"), "invalid_type", "temperature"},
+      {chat_line("a", R"(,"top_p":0)"), "invalid_value", "top_p"},
+      {chat_line("a", R"(,"top_p":1.1)"), "invalid_value", "top_p"},
+      {chat_line("a", R"(,"top_k":-2)"), "invalid_value", "top_k"},
+      {chat_line("a", R"(,"n":0)"), "invalid_value", "n"},
+      {chat_line("a", R"(,"n":true)"), "invalid_type", "n"},
+      {chat_line("a", R"(,"stop":[""])"), "invalid_value", "stop"},
+      {chat_line("a", R"(,"stop":7)"), "invalid_type", "stop"},
+      {chat_line("a", R"(,"stop":[7])"), "invalid_type", "stop"},
+      {chat_line("a", R"(,"stop_token_ids":[260])"), "invalid_value", "stop_token_ids.0"},
+      {chat_line("a", R"(,"logit_bias":{"x":1})"), "invalid_value", "logit_bias"},
+      {chat_line("a", R"(,"logit_bias":{"260":1})"), "invalid_value", "logit_bias"},
+      {chat_line("a", R"(,"logit_bias":{"1":101})"), "invalid_value", "logit_bias"},
+      {chat_line("a", R"(,"top_logprobs":2)"), "invalid_value", "top_logprobs"},
+      {chat_line("a", R"(,"logprobs":true,"top_logprobs":21)"), "invalid_value", "top_logprobs"},
+      {chat_line("a", R"(,"logprobs":5)"), "invalid_type", "logprobs"},
+      {completion_line("a", R"("x")", R"(,"logprobs":true)"), "invalid_type", "logprobs"},
+      {chat_line("a", R"(,"presence_penalty":3)"), "invalid_value", "presence_penalty"},
+      {chat_line("a", R"(,"repetition_penalty":0)"), "invalid_value", "repetition_penalty"},
+      {chat_line("a", R"(,"seed":1.5)"), "invalid_type", "seed"},
+      {chat_line("a", R"(,"min_tokens":9,"max_tokens":3)"), "invalid_value", "min_tokens"},
+      {chat_line("a", R"(,"continue_final_message":true)"), "invalid_value",
+       "continue_final_message"},
+  };
+  for (const BadLine& bad : cases) {
+    const RecordFault fault = parse_bad(bad.line);
+    EXPECT_EQ(fault.code, bad.code) << bad.line.substr(0, 200) << "\n" << fault.message;
+    EXPECT_EQ(fault.param, bad.param) << bad.line.substr(0, 200) << "\n" << fault.message;
+    EXPECT_EQ(fault.status, 400);
+    EXPECT_LT(fault.message.size(), 400U);
+  }
+}
+
+TEST(RequestParser, SaysWhereUtf8IsBroken) {
+  EXPECT_NE(parse_bad("{\"a\":\"xy\xff\"}").message.find("byte 8"), std::string::npos);
+}
+
+TEST(RequestParser, KeepsTheIdOfAFaultyLine) {
+  std::string custom_id = "old";
+  RequestParser(parser_options()).parse_line(chat_line("keep", R"(,"n":0)"), custom_id);
+  EXPECT_EQ(custom_id, "keep");
+  RequestParser(parser_options()).parse_line("{", custom_id);
+  EXPECT_EQ(custom_id, "");
+}
+
+TEST(RequestParser, ComparesTheModelOnlyWhenANameIsRequired) {
+  const std::string line = chat_line("a", R"(,"model":"other")");
+  parse_good(line);
+  ParserOptions options = parser_options();
+  options.require_model_name = true;
+  const RecordFault fault = parse_bad(line, options);
+  EXPECT_EQ(fault.code, "model_not_found");
+  EXPECT_EQ(fault.status, 404);
+  parse_good(chat_line("a", R"(,"model":"tiny")"), options);
+}
+
+TEST(RequestParser, UnknownFieldsWarnOrFail) {
+  std::vector<std::string> names;
+  std::string custom_id;
+  const std::string line = chat_line("a", R"(,"temprature":1)");
+  const RequestParser lenient(parser_options(),
+                              [&names](const std::string& name) { names.push_back(name); });
+  EXPECT_TRUE(std::holds_alternative<Record>(lenient.parse_line(line, custom_id)));
+  EXPECT_EQ(names, (std::vector<std::string>{"temprature"}));
+  ParserOptions strict = parser_options();
+  strict.unknown_fields = UnknownFields::kRefuse;
+  const RecordFault fault = parse_bad(line, strict);
+  EXPECT_EQ(fault.code, "unknown_parameter");
+  EXPECT_EQ(fault.param, "temprature");
+}
+
+TEST(RequestParser, PlainPromptsTakeTheDefaults) {
+  ParserOptions options = parser_options();
+  options.defaults.temperature = 0.25;
+  options.defaults.stop_strings = {"END"};
+  const RequestParser parser(options);
+  const auto chat = std::get<Record>(parser.parse_plain({"t:1", Endpoint::kChat, "Be kind", "Hi"}));
+  ASSERT_EQ(chat.messages.size(), 2U);
+  EXPECT_EQ(chat.messages[0].role, "system");
+  EXPECT_EQ(chat.sampling.temperature, 0.25);
+  EXPECT_EQ(chat.sampling.stop_strings, (std::vector<std::string>{"END"}));
+  const auto raw = std::get<Record>(parser.parse_plain({"t:1", Endpoint::kCompletion, "", "Hi"}));
+  EXPECT_EQ(raw.max_tokens, 16);
+  EXPECT_TRUE(std::holds_alternative<RecordFault>(
+      parser.parse_plain({"t:1", Endpoint::kChat, "", "\xff"})));
+  EXPECT_TRUE(std::holds_alternative<RecordFault>(
+      parser.parse_plain({"t:1", Endpoint::kChat, "", std::string("a\0b", 3)})));
+}
+
+}  // namespace
+}  // namespace caravan::batch

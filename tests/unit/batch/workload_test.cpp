@@ -1,0 +1,115 @@
+#include "caravan/batch/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "caravan/core/error.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "unit/batch/parser_rig.h"
+
+namespace caravan::batch {
+namespace {
+
+using test::BuilderRig;
+using test::completion_line;
+using test::TemporaryFolder;
+
+class WorkloadTest : public testing::Test {
+ protected:
+  Workload load(const std::string& content) {
+    return Workload(PromptFiles({folder_.write("p.jsonl", content)}, {}), parser_, rig_.builder);
+  }
+
+  TemporaryFolder folder_;
+  RequestParser parser_{test::parser_options()};
+  BuilderRig rig_{64};
+};
+
+TEST_F(WorkloadTest, EmptyInputIsNoFault) {
+  const Workload workload = load("\n\n");
+  EXPECT_EQ(workload.size(), 0);
+  workload.require_valid();
+}
+
+TEST_F(WorkloadTest, ListsEveryFaultWithItsLine) {
+  const Workload workload =
+      load(completion_line("a", R"("x")") + "\nnot json\n\n" + completion_line("a", R"("y")") +
+           "\n" + completion_line("b", "\"" + std::string(100, 'z') + "\"") + "\n" +
+           completion_line("c", R"("")") + "\n");
+  EXPECT_EQ(workload.size(), 5);
+  EXPECT_EQ(workload.summary().faulty, 4);
+  const std::string list = workload.fault_list();
+  for (const char* words : {"4 of 5 records", "p.jsonl:2: not valid JSON",
+                            "p.jsonl:4: custom_id \"a\" was used before, at p.jsonl:1",
+                            "p.jsonl:5: the prompt has", "p.jsonl:6: the prompt is empty"}) {
+    EXPECT_NE(list.find(words), std::string::npos) << words << "\nis not in\n" << list;
+  }
+  test::expect_error<InputError>([&] { workload.require_valid(); }, "--on-invalid=record");
+}
+
+TEST_F(WorkloadTest, LongListsAreCutAndCounted) {
+  std::string content;
+  for (int i = 0; i < 80; ++i) content += "{\n";
+  const std::string list = load(content).fault_list();
+  EXPECT_NE(list.find("p.jsonl:50:"), std::string::npos);
+  EXPECT_EQ(list.find("p.jsonl:51:"), std::string::npos);
+  EXPECT_NE(list.find("and 30 more"), std::string::npos);
+}
+
+TEST_F(WorkloadTest, ItemsComeBackWhenTheirTurnIs) {
+  Workload workload = load(completion_line("a", R"("first")") + "\n{\n" +
+                           completion_line("c", R"("third")") + "\n");
+  const WorkItem third = workload.item(2);
+  EXPECT_EQ(third.custom_id, "c");
+  EXPECT_EQ(std::get<std::string>(std::get<Record>(third.record).prompts.at(0)), "third");
+  EXPECT_EQ(workload.item(0).custom_id, "a");
+  const WorkItem second = workload.item(1);
+  EXPECT_EQ(second.custom_id, "p.jsonl:2");
+  EXPECT_EQ(std::get<RecordFault>(second.record).code, "invalid_json");
+}
+
+TEST_F(WorkloadTest, DuplicatesAcrossFilesAreFound) {
+  const std::string first = folder_.write("a.jsonl", completion_line("id", R"("x")") + "\n");
+  const std::string second =
+      folder_.write("b.jsonl", completion_line("id", R"("x")") + "\n" +
+                                   completion_line("other", R"("x")") + "\n");
+  const Workload workload(PromptFiles({first, second}, {}), parser_, rig_.builder);
+  EXPECT_EQ(workload.size(), 3);
+  EXPECT_NE(workload.fault_list().find("b.jsonl:1: custom_id \"id\" was used before, at a.jsonl:1"),
+            std::string::npos);
+  EXPECT_EQ(workload.summary().faulty, 1);
+}
+
+TEST_F(WorkloadTest, WorstCaseTakesTheLargestSequences) {
+  const Workload workload =
+      load(completion_line("a", R"("1234567890")", R"(,"max_tokens":20,"n":2)") + "\n" +
+           completion_line("b", R"("1")", R"(,"max_tokens":1)") + "\n");
+  const std::int64_t large = workload.worst_case_tokens(1);
+  EXPECT_GE(large, 30);
+  EXPECT_EQ(workload.worst_case_tokens(2), 2 * large);
+  EXPECT_LT(workload.worst_case_tokens(3), 3 * large);
+  EXPECT_EQ(workload.worst_case_tokens(3), workload.worst_case_tokens(100));
+}
+
+TEST_F(WorkloadTest, CapacityFaultsNameTheRefusal) {
+  Workload workload = load(completion_line("a", R"("1234567890")", R"(,"max_tokens":20)") + "\n" +
+                           completion_line("b", R"("1")", R"(,"max_tokens":1)") + "\n");
+  workload.check_capacity(16, [](const engine::Request& request) {
+    return std::ssize(request.prompt) + request.sampling.max_tokens > 16 ? std::string("too large")
+                                                                         : std::string();
+  });
+  EXPECT_EQ(workload.summary().faulty, 1);
+  EXPECT_NE(workload.fault_list().find("p.jsonl:1: too large"), std::string::npos);
+  EXPECT_EQ(std::get<RecordFault>(workload.item(0).record).code, "context_length_exceeded");
+}
+
+TEST_F(WorkloadTest, NoticesThatTheInputChanged) {
+  Workload workload = load(completion_line("a", R"("x")") + "\n");
+  std::filesystem::resize_file(folder_.file("p.jsonl"), 3);
+  test::expect_error<IoError>([&] { workload.item(0); }, "p.jsonl");
+}
+
+}  // namespace
+}  // namespace caravan::batch
