@@ -1,0 +1,211 @@
+// Each mistake that a new user makes: exit code and what the message says.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "system/program/program_rig.h"
+
+namespace caravan::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ErrorsTest : public ProgramTest {
+ protected:
+  void SetUp() override {
+    folder_.write("prompts.jsonl", chat_request("a", "Hi", {{"max_tokens", 2}}));
+  }
+  void expect(const ProcessResult& result, int code, const Arguments& words) const {
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_EQ(result.out, "");
+    for (const std::string& word : words) {
+      EXPECT_NE(result.err.find(word), std::string::npos) << "\"" << word << "\" is not in:\n"
+                                                          << result.err;
+    }
+  }
+  /// Nothing but what was there before: no output, journal, lock or temporary file.
+  void expect_no_traces() const {
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      const std::string name = entry.path().filename();
+      EXPECT_TRUE(name.find("out") == std::string::npos) << name;
+    }
+  }
+};
+
+TEST_F(ErrorsTest, MissingInputFile) {
+  fs::remove(input());
+  expect(caravan(run_arguments("out.jsonl")), 66, {input(), "no such file"});
+  expect_no_traces();
+}
+
+TEST_F(ErrorsTest, WrongModelPath) {
+  expect(caravan({"run", "--model", folder_.file("none.h5"), "--prompt", "Hi"}), 66,
+         {folder_.file("none.h5")});
+}
+
+TEST_F(ErrorsTest, FolderInsteadOfModelFile) {
+  expect(caravan({"run", "--model", folder_.path(), "--prompt", "Hi"}), 66,
+         {folder_.path(), "folder"});
+}
+
+TEST_F(ErrorsTest, NotACaravanFile) {
+  expect(caravan({"run", "--model", input(), "--prompt", "Hi"}), 78, {input()});
+}
+
+TEST_F(ErrorsTest, TruncatedModelFile) {
+  const std::string copy = folder_.file("short.h5");
+  fs::copy_file(model(), copy);
+  fs::resize_file(copy, fs::file_size(copy) / 2);
+  expect(caravan({"run", "--model", copy, "--prompt", "Hi"}), 78, {copy});
+}
+
+TEST_F(ErrorsTest, DamagedWeightsAreFoundWhileReading) {
+  const std::string copy = folder_.file("bad.h5");
+  fs::copy_file(model(), copy);
+  std::string bytes = read_whole(copy);
+  bytes[bytes.size() * 3 / 4] = static_cast<char>(bytes[bytes.size() * 3 / 4] ^ 0x10);
+  folder_.write("bad.h5", bytes);
+  const ProcessResult verified = caravan({"verify", copy});
+  expect(verified, 78, {copy});
+  expect(caravan({"run", "--model", copy, "--prompt", "Hi"}), 78, {"checksum"});
+  for (const int ranks : {2, 3}) {  // found by one rank, reported by all
+    const ProcessResult result =
+        caravan_on(ranks, {"run", "--model", copy, "--prompt", "Hi", "--max-tokens", "2"});
+    EXPECT_EQ(result.code, 78) << result.err;
+    EXPECT_NE(result.err.find("checksum"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(ErrorsTest, BadJsonOnLineSeven) {
+  std::string lines;
+  for (int i = 1; i <= 8; ++i) {
+    lines += i == 7 ? "{\"custom_id\": oops\n" : chat_request("r" + std::to_string(i), "Hi");
+  }
+  folder_.write("prompts.jsonl", lines);
+  expect(caravan(run_arguments("out.jsonl")), 65,
+         {"prompts.jsonl:7", "not valid JSON", "1 of 8 records", "--on-invalid=record"});
+  expect_no_traces();
+}
+
+TEST_F(ErrorsTest, UnknownOptionSuggestsTheNearest) {
+  expect(caravan(run_arguments("out.jsonl", {"--temprature", "0"})), 64,
+         {"--temprature", "did you mean --temperature?"});
+  expect(caravan({"rnu"}), 64, {"did you mean run?"});
+  expect(caravan({}), 64, {"caravan --help"});
+  const std::string config = folder_.write("a.ini", "max_tokens = 3\n");
+  expect(caravan({"run", "--config", config}), 64,
+         {config, "max_tokens", "did you mean max-tokens?"});
+}
+
+TEST_F(ErrorsTest, BadOptionValue) {
+  expect(caravan(run_arguments("out.jsonl", {"--top-p", "2"})), 64,
+         {"--top-p", "between", "\"2\""});
+  ProcessOptions options;
+  options.environment["CARAVAN_TEMPERATURE"] = "hot";
+  expect(caravan(run_arguments("out.jsonl"), options), 64, {"CARAVAN_TEMPERATURE", "hot"});
+}
+
+TEST_F(ErrorsTest, MissingOptionsAreListedTogether) {
+  expect(caravan({"run"}), 64, {"--model", "--input"});
+}
+
+TEST_F(ErrorsTest, OutputExists) {
+  folder_.write("out.jsonl", "precious\n");
+  expect(caravan(run_arguments("out.jsonl")), 73, {"out.jsonl exists", "--overwrite"});
+  EXPECT_EQ(read_whole(folder_.file("out.jsonl")), "precious\n");
+}
+
+TEST_F(ErrorsTest, InputEqualsOutput) {
+  const std::string before = read_whole(input());
+  expect(caravan(run_arguments("prompts.jsonl", {"--overwrite"})), 64, {"same file"});
+  fs::create_symlink(input(), folder_.file("link.jsonl"));
+  expect(caravan(run_arguments("link.jsonl", {"--overwrite"})), 64, {"same file"});
+  EXPECT_EQ(read_whole(input()), before);
+}
+
+TEST_F(ErrorsTest, OutputFolderDoesNotExist) {
+  expect(caravan(run_arguments("none/out.jsonl")), 73, {"there is no folder"});
+}
+
+TEST_F(ErrorsTest, AllFaultsOfASetUpAreReportedTogether) {
+  expect(caravan({"run", "--model", folder_.file("none.h5"), "--input", folder_.file("none.jsonl"),
+                  "--output", folder_.file("none/out.jsonl")}),
+         66, {"none.h5", "none.jsonl: no such file", "there is no folder"});
+}
+
+TEST_F(ErrorsTest, NoSpaceKeepsWhatIsDoneAndContinues) {
+  std::string lines;
+  for (int i = 0; i < 6000; ++i) lines += "{\"custom_id\":\"r" + std::to_string(i) + "\"}\n";
+  folder_.write("prompts.jsonl", lines);
+  const Arguments run = run_arguments("out.jsonl", {"--on-invalid", "record"});
+  ProcessOptions options;
+  options.max_file_bytes = 1U << 20;
+  expect(caravan(run, options), 74,
+         {"out.jsonl.part", "File too large", "run the same command again"});
+  EXPECT_FALSE(fs::exists(folder_.file("out.jsonl")));
+  EXPECT_FALSE(fs::exists(folder_.file("out.jsonl.lock")));
+  const ProcessResult again = caravan(run);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.err.find("continuing"), std::string::npos) << again.err;
+  const auto answers = read_lines(folder_.file("out.jsonl"));
+  ASSERT_EQ(answers.size(), 6000U);
+  EXPECT_EQ(answers[5999]["custom_id"], "r5999");
+}
+
+TEST_F(ErrorsTest, TensorParallelMustBeTheLaunchSize) {
+  expect(caravan(run_arguments("out.jsonl", {"--tensor-parallel", "2"})), 64,
+         {"--tensor-parallel 2 with 1 rank"});
+  const ProcessResult two = caravan_on(2, run_arguments("out.jsonl", {"--tensor-parallel", "3"}));
+  EXPECT_EQ(two.code, 64) << two.err;
+}
+
+TEST_F(ErrorsTest, UnconnectedRanksAreRefused) {
+  ProcessOptions options;
+  options.environment["SLURM_STEP_NUM_TASKS"] = "4";  // srun with the wrong --mpi starts singletons
+  expect(caravan(run_arguments("out.jsonl"), options), 69, {"--mpi=pmix"});
+  expect_no_traces();
+}
+
+TEST_F(ErrorsTest, MemoryThatDoesNotSuffice) {
+  expect(caravan(run_arguments("out.jsonl", {"--kv-memory", "100000G"})), 78,
+         {"KV cache", "--kv-memory"});
+}
+
+TEST_F(ErrorsTest, EveryRankEndsWithTheSameCodeAndOneMessage) {
+  fs::remove(input());
+  const ProcessResult result = caravan_on(3, run_arguments("out.jsonl"));
+  EXPECT_EQ(result.code, 66) << result.err;
+  const auto first = result.err.find("caravan: error:");
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("caravan: error:", first + 1), std::string::npos) << result.err;
+}
+
+TEST_F(ErrorsTest, WrongNumbersOfArguments) {
+  expect(caravan({"convert", "one"}), 64, {"SOURCE and MODEL.h5"});
+  expect(caravan({"inspect"}), 64, {"one MODEL.h5"});
+  expect(caravan({"verify", "a", "b"}), 64, {"one MODEL.h5"});
+  expect(caravan({"run", "stray"}), 64, {"stray"});
+}
+
+TEST_F(ErrorsTest, InformationNeedsNothing) {
+  const ProcessResult version = caravan({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out.substr(0, 8), "caravan ");
+  EXPECT_EQ(version.err, "");
+  EXPECT_NE(caravan({"--help"}).out.find("tokenize"), std::string::npos);
+  const std::string help = caravan({"help", "run"}).out;
+  EXPECT_NE(help.find("--max-tokens"), std::string::npos);
+  EXPECT_EQ(help, caravan({"run", "--help"}).out);
+  EXPECT_EQ(caravan({"help", "nothing"}).code, 64);
+}
+
+TEST_F(ErrorsTest, StandardOutputThatIsFull) {
+  const ProcessResult result =
+      run_process({"/bin/sh", "-c", std::string(CARAVAN_PROGRAM) + " --help > /dev/full"});
+  EXPECT_EQ(result.code, 74) << result.err;
+}
+
+}  // namespace
+}  // namespace caravan::test

@@ -1,0 +1,188 @@
+// A real model from its GGUF file to answers: the stored continuations, and the same bytes however
+// the job is cut.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+namespace caravan {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+std::vector<Json> read_lines(const std::string& path) {
+  std::vector<Json> lines;
+  std::ifstream stream(path);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+/// Converts the model once for all tests of this file.
+class SmolLm2 : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = fs::path(CARAVAN_BINARY_DIR) / ("smollm2-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    source_ = CARAVAN_MODELS_DIR "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+    if (!fs::exists(source_)) return;
+    const auto result =
+        test::run_process({CARAVAN_PROGRAM, "convert", source_, model()}, folder_.string());
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder_); }
+  void SetUp() override {
+    if (!fs::exists(source_)) GTEST_SKIP() << source_ << " is not there (jobs/get-models.sh)";
+  }
+
+  static std::string model() { return (folder_ / "model.h5").string(); }
+  static std::string path(const std::string& name) { return (folder_ / name).string(); }
+
+  /// Greedy and sampled requests of the stored chats.
+  static std::vector<Json> requests() {
+    std::vector<Json> lines;
+    for (const Json& chat : read_lines(CARAVAN_TEST_DATA "/smollm2/expected.jsonl")) {
+      Json body = {{"messages", chat["messages"]},
+                   {"add_generation_prompt", chat["add_generation_prompt"]},
+                   {"max_tokens", 64},
+                   {"ignore_eos", true},
+                   {"temperature", 0},
+                   {"logprobs", true},
+                   {"top_logprobs", 2},
+                   {"return_token_ids", true}};
+      lines.push_back(request("greedy-" + chat["id"].get<std::string>(), body));
+      body["temperature"] = 0.9;
+      body["top_p"] = 0.9;
+      body["top_k"] = 50;
+      body["seed"] = 7;
+      body["n"] = 2;
+      body["max_tokens"] = 12;
+      lines.push_back(request("sampled-" + chat["id"].get<std::string>(), body));
+    }
+    return lines;
+  }
+  static Json request(const std::string& id, const Json& body) {
+    return {{"custom_id", id}, {"method", "POST"}, {"url", "/v1/chat/completions"}, {"body", body}};
+  }
+
+  /// Runs the requests and gives the choices and usage of each record, as text, by custom_id.
+  static std::map<std::string, std::string> run(const std::string& name, int ranks,
+                                                const std::vector<Json>& lines,
+                                                const std::vector<std::string>& options) {
+    std::ofstream input(path(name + ".jsonl"));
+    for (const Json& line : lines) input << line.dump() << "\n";
+    input.close();
+    std::vector<std::string> command = {
+        CARAVAN_PROGRAM,       "run",      "--model",          model(), "--input",
+        path(name + ".jsonl"), "--output", path(name + ".out")};
+    command.insert(command.end(), options.begin(), options.end());
+    if (ranks > 1) command = test::with_ranks(ranks, command);
+    const auto result = test::run_process(command, folder_.string(), test::launcher_environment());
+    EXPECT_EQ(result.exit_code, 0) << name << "\n" << result.err;
+    std::map<std::string, std::string> answers;
+    if (result.exit_code != 0) return answers;
+    for (const Json& line : read_lines(path(name + ".out"))) {
+      const Json& body = line["response"]["body"];
+      answers[line["custom_id"]] = Json{
+          {"choices", body["choices"]},
+          {"prompt_token_ids", body["prompt_token_ids"]},
+          {"usage", body["usage"]}}.dump();
+    }
+    EXPECT_EQ(answers.size(), lines.size()) << name;
+    return answers;
+  }
+
+  static inline fs::path folder_;
+  static inline std::string source_;
+};
+
+TEST_F(SmolLm2, ContinuesAsTheReferenceAndWithTheSameBytesHoweverTheJobIsCut) {
+  const std::vector<Json> lines = requests();
+  const auto base = run("base", 1, lines, {"--threads", "2"});
+  for (const Json& chat : read_lines(CARAVAN_TEST_DATA "/smollm2/expected.jsonl")) {
+    const std::string id = chat["id"];
+    ASSERT_TRUE(base.contains("greedy-" + id));
+    const Json answer = Json::parse(base.at("greedy-" + id));
+    EXPECT_EQ(answer["prompt_token_ids"], chat["prompt_ids"]) << id;
+    const Json& choice = answer["choices"][0];
+    ASSERT_EQ(choice["token_ids"].size(), 64U) << id;
+    for (std::size_t i = 0; i < 64 && chat["greedy_gaps"][i] >= 1e-3; ++i) {
+      ASSERT_EQ(choice["token_ids"][i], chat["greedy_ids"][i]) << id << ", step " << i;
+      ASSERT_NEAR(choice["logprobs"]["content"][i]["logprob"].get<double>(),
+                  chat["greedy_logprobs"][i].get<double>(), 1e-3)
+          << id << ", step " << i;
+    }
+  }
+
+  std::vector<Json> reversed(lines.rbegin(), lines.rend());
+  std::vector<Json> rotated = lines;
+  std::rotate(rotated.begin(), rotated.begin() + 11, rotated.end());
+  const struct {
+    const char* name;
+    int ranks;
+    const std::vector<Json>& order;
+    std::vector<std::string> options;
+  } cuts[] = {
+      {"two-ranks", 2, lines, {"--threads", "1"}},
+      {"three-ranks-reversed", 3, reversed, {"--threads", "1", "--max-step-tokens", "100"}},
+      {"four-ranks", 4, rotated, {"--threads", "1"}},
+      {"five-ranks-few-at-once", 5, reversed, {"--threads", "1", "--max-sequences", "7"}},
+      {"avx2-one-thread-small-chunks",
+       1,
+       rotated,
+       {"--threads", "1", "--isa", "avx2", "--max-sequences", "6", "--max-step-tokens", "23"}},
+      {"small-cache", 1, reversed, {"--threads", "2", "--kv-memory", "24MiB"}},
+  };
+  for (const auto& cut : cuts) {
+    const auto answers = run(cut.name, cut.ranks, cut.order, cut.options);
+    for (const auto& [id, answer] : base) {
+      ASSERT_TRUE(answers.contains(id)) << cut.name << ", " << id;
+      EXPECT_EQ(answers.at(id), answer) << cut.name << ", " << id;
+    }
+  }
+}
+
+TEST_F(SmolLm2, AnswersAloneAsInTheBatch) {
+  std::vector<Json> few = requests();
+  few.resize(4);
+  const auto together = run("together", 1, few, {});
+  for (const Json& line : few) {
+    const std::string id = line["custom_id"];
+    const auto alone = run("alone-" + id, 1, {line}, {"--isa", "avx2"});
+    EXPECT_EQ(alone.at(id), together.at(id)) << id;
+  }
+}
+
+TEST_F(SmolLm2, StopsWhereTheReferenceStops) {
+  std::vector<Json> lines;
+  const auto chats = read_lines(CARAVAN_TEST_DATA "/smollm2/expected.jsonl");
+  for (const Json& chat : chats) {
+    lines.push_back(request(chat["id"], {{"messages", chat["messages"]},
+                                         {"add_generation_prompt", chat["add_generation_prompt"]},
+                                         {"max_tokens", 64},
+                                         {"temperature", 0},
+                                         {"return_token_ids", true}}));
+  }
+  const auto answers = run("stops", 1, lines, {});
+  for (const Json& chat : chats) {
+    const std::string id = chat["id"];
+    if (*std::min_element(chat["greedy_gaps"].begin(), chat["greedy_gaps"].end()) < 1e-3) continue;
+    const Json choice = Json::parse(answers.at(id))["choices"][0];
+    const bool stops = chat["stop_step"] >= 0;
+    EXPECT_EQ(choice["finish_reason"], stops ? "stop" : "length") << id;
+    EXPECT_EQ(choice["message"]["content"], chat["text_until_stop"]) << id;
+  }
+}
+
+}  // namespace
+}  // namespace caravan
