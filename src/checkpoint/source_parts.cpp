@@ -96,6 +96,12 @@ void choose_chat_format(ModelDescription& description, const SourceOptions& opti
 }
 
 void check_tokenizer(const ModelDescription& description, const std::string& where) {
+  // The file format has no place for scores and space rules yet: storing without them would change
+  // every prompt silently.
+  CARAVAN_CHECK(description.tokenizer.kind != text::TokenizerKind::kSentencePiece, InputError,
+                "{}: the tokenizer is a SentencePiece one (Llama 2), which this version does not "
+                "store",
+                where);
   try {
     const text::Tokenizer tokenizer(description.tokenizer);
     CARAVAN_CHECK(tokenizer.vocab_size() <= description.config.vocab_size, InputError,
