@@ -177,7 +177,10 @@ std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape
                                3 * shape.local_ffn_size() + config.head_dim;
   std::int64_t logits = shape.local_vocab_size();
   if (shape.num_ranks > 1 && shape.rank == 0) logits += 2 * config.vocab_size;
-  return 4 * (limits.max_step_tokens * per_row + Decoder::kLogitChunk * logits);
+  // Scratch of the operations: products keep their input packed once more.
+  const std::int64_t widest_input =
+      std::max({width, shape.local_ffn_size(), shape.local_num_heads() * config.head_dim});
+  return 4 * (limits.max_step_tokens * (per_row + widest_input) + Decoder::kLogitChunk * logits);
 }
 
 Decoder::Decoder(const LlamaConfig& config, WeightSource& source, const ops::Context& context,
