@@ -111,20 +111,23 @@ std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankM
 }
 
 void check_fits(const MemoryPlan& plan) {
-  for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
-    const RankMemory& rank = plan.ranks[i];
-    const std::int64_t total = plan.total_bytes(rank);
-    CARAVAN_CHECK(
-        plan.limits.kv_blocks > 0 && total <= rank.free_bytes, ConfigError,
-        "rank {} needs {} (weights {}, KV cache {}, buffers {}), but its share of the free "
-        "memory of its node is {}. Use more nodes or fewer ranks on each, or reduce "
-        "--kv-memory, --max-sequences or --max-step-tokens",
-        i, format_bytes(static_cast<double>(total)),
-        format_bytes(static_cast<double>(rank.weight_bytes)),
-        format_bytes(static_cast<double>(plan.kv_bytes(rank))),
-        format_bytes(static_cast<double>(rank.activation_bytes)),
-        format_bytes(static_cast<double>(rank.free_bytes)));
-  }
+  const auto left = [&plan](const RankMemory& rank) {
+    return rank.free_bytes - plan.total_bytes(rank);
+  };
+  const auto tightest =
+      std::min_element(plan.ranks.begin(), plan.ranks.end(),
+                       [&](const auto& a, const auto& b) { return left(a) < left(b); });
+  const RankMemory& rank = *tightest;
+  CARAVAN_CHECK(plan.limits.kv_blocks > 0 && left(rank) >= 0, ConfigError,
+                "rank {} needs {} (weights {}, KV cache {}, buffers {}), but its share of the free "
+                "memory of its node is {}. Use more nodes or fewer ranks on each, or reduce "
+                "--kv-memory, --max-sequences or --max-step-tokens",
+                tightest - plan.ranks.begin(),
+                format_bytes(static_cast<double>(plan.total_bytes(rank))),
+                format_bytes(static_cast<double>(rank.weight_bytes)),
+                format_bytes(static_cast<double>(plan.kv_bytes(rank))),
+                format_bytes(static_cast<double>(rank.activation_bytes)),
+                format_bytes(static_cast<double>(rank.free_bytes)));
 }
 
 }  // namespace

@@ -35,11 +35,23 @@ po::options_description describe(const std::vector<Option>& table, Command comma
   po::options_description description;
   for (const Option& option : table) {
     if (!option.applies_to(command)) continue;
-    auto* value = po::value<std::string>();
-    if (option.kind == OptionKind::kFlag) value->implicit_value("true");
-    description.add_options()(option.name.c_str(), value, "");
+    description.add_options()(option.name.c_str(), po::value<std::string>(), "");
   }
   return description;
+}
+
+// A bare flag takes no value from the argument after it ("--ids 5"), so its value is spelt out
+// first.
+std::vector<std::string> with_flag_values(const std::vector<Option>& table,
+                                          std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    const bool bare_flag = std::any_of(table.begin(), table.end(), [&](const Option& option) {
+      return option.kind == OptionKind::kFlag && argument == "--" + option.name;
+    });
+    if (bare_flag) argument += "=true";
+  }
+  return arguments;
 }
 
 ValuesByName from_command_line(const std::vector<Option>& table, Command command,
@@ -50,7 +62,7 @@ ValuesByName from_command_line(const std::vector<Option>& table, Command command
   const std::string subcommand(command_name(command));
   try {
     const auto parsed =
-        po::command_line_parser(arguments)
+        po::command_line_parser(with_flag_values(table, arguments))
             .options(description)
             .style(Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next)
             .run();
@@ -60,7 +72,7 @@ ValuesByName from_command_line(const std::vector<Option>& table, Command command
         positional.insert(positional.end(), option.value.begin(), option.value.end());
         continue;
       }
-      values[option.string_key].push_back(option.value.empty() ? "true" : option.value.front());
+      values[option.string_key].push_back(option.value.empty() ? "" : option.value.front());
     }
     return values;
   } catch (const po::unknown_option& unknown) {

@@ -1,0 +1,84 @@
+#include "caravan/app/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "caravan/core/error.h"
+#include "caravan/ops/kv_pool.h"
+#include "support/expect_error.h"
+
+namespace caravan::app {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+MemoryRequest request(std::size_t ranks, std::int64_t free_bytes) {
+  MemoryRequest request;
+  model::LlamaConfig& config = request.config;
+  config.vocab_size = 1000;
+  config.hidden_size = 72;
+  config.ffn_size = 192;
+  config.num_layers = 3;
+  config.num_heads = 9;
+  config.num_kv_heads = 3;
+  config.head_dim = 8;
+  config.max_positions = 4096;
+  request.max_sequences = 8;
+  request.max_step_tokens = 64;
+  request.needed_tokens = 8 * 100;
+  request.largest_tokens = 100;
+  request.free_bytes.assign(ranks, free_bytes);
+  return request;
+}
+
+TEST(MemoryPlan, TakesWhatTheInputNeeds) {
+  for (const std::size_t ranks : {1U, 2U, 3U, 5U, 12U}) {
+    const MemoryPlan plan = plan_memory(request(ranks, 1000 * kMiB));
+    EXPECT_EQ(plan.ranks.size(), ranks);
+    EXPECT_GE(plan.kv_tokens(), 800) << ranks;
+    EXPECT_LE(plan.kv_tokens(), 800 + 9 * ops::KvPool::kBlockTokens) << ranks;
+  }
+}
+
+TEST(MemoryPlan, StaysWithinHalfOfWhatIsFree) {
+  MemoryRequest large = request(2, 40 * kMiB);
+  large.needed_tokens = 1 << 24;
+  const MemoryPlan plan = plan_memory(large);
+  EXPECT_GE(plan.kv_tokens(), large.largest_tokens);
+  for (const RankMemory& rank : plan.ranks) {
+    EXPECT_LE(plan.kv_bytes(rank),
+              (rank.free_bytes - rank.weight_bytes - rank.activation_bytes) / 2);
+  }
+}
+
+TEST(MemoryPlan, OneLongSequenceMayTakeMore) {
+  MemoryRequest long_one = request(1, 40 * kMiB);
+  const std::int64_t half = plan_memory([&] {
+                              MemoryRequest all = long_one;
+                              all.needed_tokens = 1 << 24;
+                              return all;
+                            }())
+                                .kv_tokens();
+  long_one.needed_tokens = long_one.largest_tokens = half * 3 / 2;
+  EXPECT_GE(plan_memory(long_one).kv_tokens(), long_one.largest_tokens);
+}
+
+TEST(MemoryPlan, TakesWhatIsAskedFor) {
+  MemoryRequest asked = request(3, 1000 * kMiB);
+  asked.kv_bytes = 5 * kMiB;
+  const MemoryPlan plan = plan_memory(asked);
+  for (const RankMemory& rank : plan.ranks) EXPECT_LE(plan.kv_bytes(rank), 5 * kMiB);
+  EXPECT_GT(plan.kv_bytes(plan.ranks[0]), 4 * kMiB);
+  asked.kv_bytes = 10;
+  test::expect_error<ConfigError>([&] { plan_memory(asked); }, "less than one block");
+}
+
+TEST(MemoryPlan, SaysWhichRankLacksMemory) {
+  MemoryRequest poor = request(2, 1000 * kMiB);
+  poor.free_bytes[1] = 100'000;
+  test::expect_error<ConfigError>([&] { plan_memory(poor); }, "rank 1 needs");
+}
+
+TEST(MemoryPlan, SomethingIsAvailableHere) { EXPECT_GT(available_memory_bytes(), kMiB); }
+
+}  // namespace
+}  // namespace caravan::app
