@@ -136,12 +136,16 @@ TEST_F(ErrorsTest, AllFaultsOfASetUpAreReportedTogether) {
 }
 
 TEST_F(ErrorsTest, NoSpaceKeepsWhatIsDoneAndContinues) {
+  // Long ids make a long journal without much work; the limit leaves room for what MPI writes.
   std::string lines;
-  for (int i = 0; i < 6000; ++i) lines += "{\"custom_id\":\"r" + std::to_string(i) + "\"}\n";
+  const std::string long_text(4000, 'x');
+  for (int i = 0; i < 6000; ++i) {
+    lines += "{\"custom_id\":\"" + long_text + std::to_string(i) + "\"}\n";
+  }
   folder_.write("prompts.jsonl", lines);
   const Arguments run = run_arguments("out.jsonl", {"--on-invalid", "record"});
   ProcessOptions options;
-  options.max_file_bytes = 1U << 20;
+  options.max_file_bytes = 16U << 20;
   expect(caravan(run, options), 74,
          {"out.jsonl.part", "File too large", "run the same command again"});
   EXPECT_FALSE(fs::exists(folder_.file("out.jsonl")));
@@ -151,7 +155,7 @@ TEST_F(ErrorsTest, NoSpaceKeepsWhatIsDoneAndContinues) {
   EXPECT_NE(again.err.find("continuing"), std::string::npos) << again.err;
   const auto answers = read_lines(folder_.file("out.jsonl"));
   ASSERT_EQ(answers.size(), 6000U);
-  EXPECT_EQ(answers[5999]["custom_id"], "r5999");
+  EXPECT_EQ(answers[5999]["custom_id"], long_text + "5999");
 }
 
 TEST_F(ErrorsTest, TensorParallelMustBeTheLaunchSize) {

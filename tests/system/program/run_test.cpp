@@ -88,7 +88,7 @@ TEST_F(RunTest, CompanyOrderAndCuttingChangeNothing) {
       {"--threads", "2", "--isa", "generic"},
       {"--max-sequences", "1"},
       {"--max-sequences", "3", "--max-step-tokens", "7"},
-      {"--kv-memory", "200K", "--max-step-tokens", "64"},
+      {"--kv-memory", "450K", "--max-step-tokens", "64"},
   };
   for (Arguments more : variants) {
     more.emplace_back("--overwrite");
