@@ -127,7 +127,8 @@ TEST(Convert, KeepsTheSourcesTypeAndVectorsExact) {
   options.dtype = DType::kFloat16;
   options.overwrite = true;
   convert(options);
-  for (const StoredTensor& tensor : ModelFile::open(options.target).tensors())
+  const ModelFile file = ModelFile::open(options.target);
+  for (const StoredTensor& tensor : file.tensors())
     EXPECT_EQ(tensor.dtype, tensor.spec.is_vector ? DType::kFloat32 : DType::kFloat16);
 }
 
