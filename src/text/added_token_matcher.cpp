@@ -5,12 +5,17 @@ namespace {
 
 constexpr std::int32_t kNone = -1;
 
+bool belongs(const AddedToken& added, AddedTokenMatcher::Which which) {
+  if (added.special) return which == AddedTokenMatcher::Which::kOrdinaryAndSpecial;
+  return added.normalized == (which == AddedTokenMatcher::Which::kNormalized);
+}
+
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& added_tokens, Which which)
     : node_ids_(1, kNone) {
   for (const AddedToken& added : added_tokens) {
-    if (added.content.empty() || (which == Which::kOrdinaryOnly && added.special)) continue;
+    if (added.content.empty() || !belongs(added, which)) continue;
     empty_ = false;
     starts_[static_cast<unsigned char>(added.content.front())] = true;
     std::int32_t node = 0;

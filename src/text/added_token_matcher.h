@@ -15,7 +15,11 @@ namespace caravan::text {
 
 class AddedTokenMatcher {
  public:
-  enum class Which { kOrdinaryOnly, kAll };
+  enum class Which {
+    kOrdinary,
+    kOrdinaryAndSpecial,
+    kNormalized,  // those that are matched behind the space prefix; they are in no other set
+  };
 
   AddedTokenMatcher(const std::vector<AddedToken>& added_tokens, Which which);
 

@@ -10,6 +10,7 @@
 #include "caravan/text/tokenizer_spec.h"
 #include "import_check.h"
 #include "known_patterns.h"
+#include "piece_names.h"
 #include "tokenizer_limits.h"
 
 namespace caravan::text {
@@ -59,10 +60,9 @@ PreTokenizer pre_tokenizer_named(const std::string& name) {
 }
 
 void check_source(const GgufTokenizer& source) {
-  CARAVAN_CHECK(source.model != "llama", InputError,
-                "tokenizer.ggml.model \"llama\": SentencePiece tokenizers are not supported yet");
-  CARAVAN_CHECK(source.model == "gpt2", InputError,
-                "tokenizer.ggml.model \"{}\" is not supported (supported: gpt2)", source.model);
+  CARAVAN_CHECK(source.model == "gpt2" || source.model == "llama", InputError,
+                "tokenizer.ggml.model \"{}\" is not supported (supported: gpt2, llama)",
+                source.model);
   CARAVAN_CHECK(!source.tokens.empty(), InputError, "tokenizer.ggml.tokens is missing or empty");
   CARAVAN_CHECK(source.tokens.size() <= static_cast<std::size_t>(kMaxVocabulary), InputError,
                 "tokenizer.ggml.tokens has {} entries; at most {} are supported",
@@ -70,25 +70,45 @@ void check_source(const GgufTokenizer& source) {
   CARAVAN_CHECK(source.token_types.empty() || source.token_types.size() == source.tokens.size(),
                 InputError, "tokenizer.ggml.token_type has {} entries for {} tokens",
                 source.token_types.size(), source.tokens.size());
+  CARAVAN_CHECK(source.model != "llama" || source.scores.size() == source.tokens.size(), InputError,
+                "tokenizer.ggml.scores has {} entries for {} tokens", source.scores.size(),
+                source.tokens.size());
+}
+
+/// Type of a token; without types only the named ids tell which tokens are control tokens.
+std::int32_t type_of(const GgufTokenizer& source, std::size_t index) {
+  if (!source.token_types.empty()) return source.token_types[index];
+  const auto id = static_cast<std::int32_t>(index);
+  if (id == source.bos_id || id == source.eos_id) return kControl;
+  if (source.model != "llama") return kNormal;
+  if (id == source.unknown_id) return kUnknown;
+  return byte_of_piece(source.tokens[index]) ? kByte : kNormal;
+}
+
+/// Bytes of an ordinary token; byte tokens are noted in `spec`.
+std::string bytes_of_token(const GgufTokenizer& source, std::int32_t id, std::int32_t type,
+                           TokenizerSpec& spec) {
+  const std::string& name = source.tokens[static_cast<std::size_t>(id)];
+  if (source.model != "llama") return bytes_from_alphabet(name).value_or("");
+  if (type == kByte) return add_byte_token(spec, id, name, "tokenizer.ggml.tokens");
+  return bytes_of_piece(name);
 }
 
 void add_tokens(const GgufTokenizer& source, TokenizerSpec& spec) {
   for (std::size_t i = 0; i < source.tokens.size(); ++i) {
     const std::string& name = source.tokens[i];
     const auto id = static_cast<std::int32_t>(i);
-    std::int32_t type = source.token_types.empty() ? kNormal : source.token_types[i];
-    // Without types only the named ids tell which tokens are control tokens.
-    if (source.token_types.empty() && (id == source.bos_id || id == source.eos_id)) type = kControl;
+    const std::int32_t type = type_of(source, i);
     std::string bytes;
     switch (type) {
       case kNormal:
-      case kByte: bytes = bytes_from_alphabet(name).value_or(""); break;
+      case kByte: bytes = bytes_of_token(source, id, type, spec); break;
       case kUnknown:
       case kControl:
         if (!name.empty()) spec.added_tokens.push_back({id, name, true});
         break;
       case kUserDefined:
-        bytes = name;
+        bytes = source.model == "llama" ? with_plain_spaces(name) : name;
         if (!name.empty()) spec.added_tokens.push_back({id, name, false});
         break;
       case kUnused: break;
@@ -122,10 +142,7 @@ void add_merges(const GgufTokenizer& source, TokenizerSpec& spec) {
   }
 }
 
-}  // namespace
-
-TokenizerSpec tokenizer_from_gguf(const GgufTokenizer& source) {
-  check_source(source);
+TokenizerSpec from_byte_level(const GgufTokenizer& source) {
   PreTokenizer pre = pre_tokenizer_named(source.pre);
   TokenizerSpec spec;
   spec.kind = TokenizerKind::kBpe;
@@ -137,6 +154,36 @@ TokenizerSpec tokenizer_from_gguf(const GgufTokenizer& source) {
   spec.eos_id = source.eos_id;
   spec.unknown_id = source.unknown_id;
   spec.add_bos = source.add_bos.value_or(pre.add_bos && source.bos_id.has_value());
+  return spec;
+}
+
+/// Ids and flags that the file leaves out have the values of Llama 2.
+TokenizerSpec from_sentencepiece(GgufTokenizer source) {
+  const auto default_id = [&](std::optional<std::int32_t>& id, std::int32_t value) {
+    if (!id && static_cast<std::size_t>(value) < source.tokens.size()) id = value;
+  };
+  default_id(source.unknown_id, 0);
+  default_id(source.bos_id, 1);
+  default_id(source.eos_id, 2);
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::kSentencePiece;
+  add_tokens(source, spec);
+  spec.scores = std::move(source.scores);
+  spec.space_prefix =
+      source.add_space_prefix.value_or(true) ? SpacePrefix::kEverySegment : SpacePrefix::kNone;
+  spec.bos_id = source.bos_id;
+  spec.eos_id = source.eos_id;
+  spec.unknown_id = source.unknown_id;
+  spec.add_bos = source.add_bos.value_or(source.bos_id.has_value());
+  return spec;
+}
+
+}  // namespace
+
+TokenizerSpec tokenizer_from_gguf(const GgufTokenizer& source) {
+  check_source(source);
+  TokenizerSpec spec =
+      source.model == "llama" ? from_sentencepiece(source) : from_byte_level(source);
   return check_imported(std::move(spec), "the GGUF file");
 }
 

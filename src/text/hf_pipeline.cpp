@@ -118,16 +118,15 @@ class PreTokenizerReader {
       byte_level_ = true;
     } else {
       throw InputError(fmt::format(
-          "{}: pre-tokenizer \"{}\" is not supported (supported: Sequence, Split, Digits, "
-          "ByteLevel){}",
-          where, type,
-          type == "Metaspace" ? "; SentencePiece tokenizers are not supported yet" : ""));
+          "{}: pre-tokenizer \"{}\" is not supported here (supported in byte-level tokenizers: "
+          "Sequence, Split, Digits, ByteLevel)",
+          where, type));
     }
   }
 
   std::vector<std::string> take() {
     CARAVAN_CHECK(byte_level_, InputError,
-                  "pre_tokenizer: no ByteLevel in it; only byte-level tokenizers are supported");
+                  "pre_tokenizer: expected ByteLevel or Metaspace in it, found neither");
     return std::move(patterns_);
   }
 
@@ -202,17 +201,13 @@ void check_normalizer(const Json* normalizer) {
   const bool empty_sequence =
       type == "Sequence" && array_field(*normalizer, "normalizers", "normalizer").empty();
   CARAVAN_CHECK(empty_sequence, InputError,
-                "normalizer: \"{}\" is not supported; byte-level Llama tokenizers have none{}",
-                type,
-                type == "Sequence" || type == "Prepend" || type == "Replace"
-                    ? " (SentencePiece tokenizers are not supported yet)"
-                    : "");
+                "normalizer: \"{}\" is not supported; byte-level Llama tokenizers have none", type);
 }
 
 std::vector<std::string> split_patterns_of(const Json* pre_tokenizer) {
   CARAVAN_CHECK(pre_tokenizer != nullptr, InputError,
-                "pre_tokenizer: there is none; only byte-level tokenizers are supported "
-                "(SentencePiece tokenizers are not supported yet)");
+                "pre_tokenizer: there is none, and no normalizer that replaces spaces: neither a "
+                "byte-level tokenizer nor one of Llama 2's kind");
   PreTokenizerReader reader;
   reader.read(*pre_tokenizer, "pre_tokenizer", 0);
   return reader.take();

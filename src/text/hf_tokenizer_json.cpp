@@ -8,8 +8,11 @@
 #include "caravan/core/log.h"
 #include "caravan/text/tokenizer_spec.h"
 #include "hf_pipeline.h"
+#include "hf_space_pipeline.h"
 #include "import_check.h"
 #include "json_fields.h"
+#include "piece_names.h"
+#include "space_rules.h"
 #include "tokenizer_limits.h"
 
 namespace caravan::text {
@@ -17,13 +20,13 @@ namespace {
 
 using IdByName = std::unordered_map<std::string, std::int32_t>;
 
+/// Whether a normalizer changes the text in which added tokens marked "normalized" are matched.
+enum class NormalizerUse { kNone, kBeforeAddedTokens };
+
 void check_model_options(const Json& model) {
   const std::string type = string_field(model, "type", "model").value_or("BPE");
   CARAVAN_CHECK(type == "BPE", InputError, "model: type \"{}\" is not supported, only \"BPE\"",
                 type);
-  CARAVAN_CHECK(!bool_field(model, "byte_fallback", false, "model"), InputError,
-                "model: BPE with byte_fallback is not supported (SentencePiece tokenizers are not "
-                "supported yet)");
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const std::string value = string_field(model, affix, "model").value_or("");
     CARAVAN_CHECK(value.empty(), InputError, "model: {} \"{}\" is not supported", affix, value);
@@ -40,6 +43,14 @@ std::string& token_slot(TokenizerSpec& spec, std::int32_t id) {
   return spec.tokens[index];
 }
 
+/// Names that cannot come out of text (outside the byte alphabet, or with a plain space) stay
+/// empty.
+std::string token_bytes(const std::string& name, std::int32_t id, TokenizerSpec& spec) {
+  if (spec.kind != TokenizerKind::kSentencePiece) return bytes_from_alphabet(name).value_or("");
+  if (byte_of_piece(name)) return add_byte_token(spec, id, name, "model.vocab");
+  return bytes_of_piece(name);
+}
+
 /// Fills spec.tokens and returns the ids by the spelling used in the file.
 IdByName read_vocabulary(const Json& model, TokenizerSpec& spec) {
   const Json& vocabulary = need_field(model, "vocab", "model");
@@ -53,8 +64,7 @@ IdByName read_vocabulary(const Json& model, TokenizerSpec& spec) {
     CARAVAN_CHECK(is_new, InputError, "model.vocab: \"{}\" and \"{}\" both have id {}",
                   other->second, name, id);
     ids.emplace(name, id);
-    // Names outside the byte alphabet cannot come out of byte-level text; they stay empty.
-    token_slot(spec, id) = bytes_from_alphabet(name).value_or("");
+    token_slot(spec, id) = token_bytes(name, id, spec);
   }
   CARAVAN_CHECK(!ids.empty(), InputError, "model.vocab is empty");
   return ids;
@@ -75,7 +85,7 @@ void read_merges(const Json& model, const IdByName& ids, TokenizerSpec& spec) {
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const Json& merge = merges[i];
     std::string left, right;
-    if (merge.is_string()) {  // "left right": neither side contains a space in the byte alphabet
+    if (merge.is_string()) {  // "left right": neither side contains a plain space
       const std::string text = merge.get<std::string>();
       const std::size_t space = text.find(' ');
       CARAVAN_CHECK(space != std::string::npos, InputError,
@@ -107,8 +117,15 @@ AddedToken read_added_token(const Json& entry, const std::string& where) {
   return added;
 }
 
+/// What is matched behind a normalizer is matched in its spelling.
+void normalize_added_token(AddedToken& added, const TokenizerSpec& spec) {
+  added.normalized = true;
+  added.content = SpaceRules(spec).apply(added.content, SpaceRules::Segment::kFirst);
+}
+
 /// Adds the added tokens to `spec` and to `ids`.
-void read_added_tokens(const Json& file, TokenizerSpec& spec, IdByName& ids) {
+void read_added_tokens(const Json& file, NormalizerUse normalizer, TokenizerSpec& spec,
+                       IdByName& ids) {
   const Json* list = find_field(file, "added_tokens", "tokenizer.json");
   if (list == nullptr) return;
   CARAVAN_CHECK(list->is_array(), InputError, "added_tokens: expected an array, found {}",
@@ -126,7 +143,14 @@ void read_added_tokens(const Json& file, TokenizerSpec& spec, IdByName& ids) {
     CARAVAN_CHECK(new_id || known_name->second == added.content, InputError,
                   "{}: id {} belongs to \"{}\" here and to \"{}\" elsewhere in the file", where,
                   added.id, added.content, known_name->second);
-    token_slot(spec, added.id) = added.special ? std::string() : added.content;
+    const bool keeps_spaces = spec.kind != TokenizerKind::kSentencePiece;
+    token_slot(spec, added.id) = added.special  ? std::string()
+                                 : keeps_spaces ? added.content
+                                                : with_plain_spaces(added.content);
+    const bool normalized = bool_field((*list)[i], "normalized", !added.special, where);
+    if (normalizer == NormalizerUse::kBeforeAddedTokens && normalized && !added.special) {
+      normalize_added_token(added, spec);
+    }
     spec.added_tokens.push_back(std::move(added));
   }
 }
@@ -167,16 +191,25 @@ TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
   const auto part = [&](const char* key) { return find_field(file, key, "tokenizer.json"); };
   const Json& model = need_field(file, "model", "tokenizer.json");
   check_model_options(model);
-  check_normalizer(part("normalizer"));
-  check_decoder(part("decoder"));
-
   TokenizerSpec spec;
-  spec.kind = TokenizerKind::kBpe;
-  spec.split_patterns = split_patterns_of(part("pre_tokenizer"));
+  auto normalizer = NormalizerUse::kNone;
+  if (is_space_pipeline(model, part("normalizer"), part("pre_tokenizer"))) {
+    SpacePipeline pipeline = read_space_pipeline(part("normalizer"), part("pre_tokenizer"));
+    check_space_decoder(part("decoder"));
+    spec.kind = TokenizerKind::kSentencePiece;
+    spec.split_patterns = std::move(pipeline.split_patterns);
+    spec.space_prefix = pipeline.prefix;
+    if (pipeline.by_normalizer) normalizer = NormalizerUse::kBeforeAddedTokens;
+  } else {
+    check_normalizer(part("normalizer"));
+    check_decoder(part("decoder"));
+    spec.kind = TokenizerKind::kBpe;
+    spec.split_patterns = split_patterns_of(part("pre_tokenizer"));
+  }
   spec.ignore_merges = bool_field(model, "ignore_merges", false, "model");
   IdByName ids = read_vocabulary(model, spec);
   read_merges(model, ids, spec);
-  read_added_tokens(file, spec, ids);
+  read_added_tokens(file, normalizer, spec, ids);
 
   if (const auto unknown = string_field(model, "unk_token", "model"); unknown) {
     if (const auto found = ids.find(*unknown); found != ids.end()) spec.unknown_id = found->second;

@@ -7,11 +7,16 @@
 #include "bpe.h"
 #include "caravan/core/error.h"
 #include "caravan/text/utf8.h"
+#include "piece_names.h"
+#include "space_rules.h"
 #include "split_pattern.h"
 #include "vocabulary.h"
 
 namespace caravan::text {
 namespace {
+
+/// Stands for "no bound": dropped spaces need no token at all.
+constexpr std::size_t kUnboundedTextBytes = std::size_t{1} << 40;
 
 /// The spec itself, once it is known to be free of faults.
 TokenizerSpec checked(TokenizerSpec spec) {
@@ -28,32 +33,69 @@ struct Tokenizer::State {
       : spec(std::move(checked_spec)),
         vocabulary(spec),
         bpe(spec, vocabulary),
-        ordinary_added(spec.added_tokens, AddedTokenMatcher::Which::kOrdinaryOnly),
-        all_added(spec.added_tokens, AddedTokenMatcher::Which::kAll),
-        max_token_bytes(vocabulary.max_bytes()) {
+        space_rules(spec),
+        ordinary_added(spec.added_tokens, AddedTokenMatcher::Which::kOrdinary),
+        all_added(spec.added_tokens, AddedTokenMatcher::Which::kOrdinaryAndSpecial),
+        normalized_added(spec.added_tokens, AddedTokenMatcher::Which::kNormalized) {
     for (const std::string& pattern : spec.split_patterns) patterns.emplace_back(pattern);
     for (const AddedToken& added : spec.added_tokens) {
       if (!added.special) continue;
-      max_token_bytes = std::max(max_token_bytes, added.content.size());
       content_of_special.emplace(added.id, added.content);
       special_ids.emplace(added.content, added.id);
     }
+    max_token_bytes = max_text_of_a_token();
   }
 
-  std::vector<std::int32_t> encode(std::string_view text, const AddedTokenMatcher& added) const;
+  std::size_t max_text_of_a_token() const;
+  std::vector<std::int32_t> encode(std::string_view text, TextPlace place,
+                                   const AddedTokenMatcher& added) const;
 
   TokenizerSpec spec;
   Vocabulary vocabulary;
   Bpe bpe;
+  SpaceRules space_rules;
   std::vector<SplitPattern> patterns;
   AddedTokenMatcher ordinary_added;
   AddedTokenMatcher all_added;
+  AddedTokenMatcher normalized_added;
   std::map<std::int32_t, std::string> content_of_special;
   std::map<std::string, std::int32_t, std::less<>> special_ids;
-  std::size_t max_token_bytes;
+  std::size_t max_token_bytes = 0;
 };
 
-std::vector<std::int32_t> Tokenizer::State::encode(std::string_view text,
+std::size_t Tokenizer::State::max_text_of_a_token() const {
+  if (spec.remove_extra_spaces) return kUnboundedTextBytes;
+  std::size_t longest = vocabulary.max_bytes();
+  if (spec.kind == TokenizerKind::kSentencePiece) {  // a space may be written as U+2581
+    for (const std::string& token : spec.tokens) {
+      const auto spaces = static_cast<std::size_t>(std::count(token.begin(), token.end(), ' '));
+      longest = std::max(longest, token.size() + spaces * (kSpaceSymbol.size() - 1));
+    }
+  }
+  for (const AddedToken& added : spec.added_tokens) {
+    longest = std::max(longest, added.content.size());
+  }
+  return longest;
+}
+
+namespace {
+
+/// Calls `on_text` with what lies between the matches of `added`, and `on_token` with their ids.
+template <typename OnText, typename OnToken>
+void split_at_added(const AddedTokenMatcher& added, std::string_view text, const OnText& on_text,
+                    const OnToken& on_token) {
+  std::size_t offset = 0;
+  while (const auto match = added.find(text, offset)) {
+    if (match->begin > offset) on_text(text.substr(offset, match->begin - offset));
+    on_token(match->id);
+    offset = match->end;
+  }
+  if (offset < text.size()) on_text(text.substr(offset));
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Tokenizer::State::encode(std::string_view text, TextPlace place,
                                                    const AddedTokenMatcher& added) const {
   const std::optional<std::size_t> fault = find_invalid_utf8(text);
   CARAVAN_CHECK(!fault, InputError, "text to be tokenized is not valid UTF-8 at byte {} of {}",
@@ -61,16 +103,24 @@ std::vector<std::int32_t> Tokenizer::State::encode(std::string_view text,
   std::vector<std::int32_t> ids;
   std::vector<SplitMatcher> matchers(patterns.begin(), patterns.end());
   Bpe::Scratch scratch;
-  const auto encode_ordinary = [&](std::string_view part) {
+  const auto append = [&](std::int32_t id) { ids.push_back(id); };
+  const auto encode_pieces = [&](std::string_view part) {
     split_text(matchers, 0, part, [&](std::string_view piece) { bpe.encode(piece, scratch, ids); });
   };
-  std::size_t offset = 0;
-  while (const auto match = added.find(text, offset)) {
-    if (match->begin > offset) encode_ordinary(text.substr(offset, match->begin - offset));
-    ids.push_back(match->id);
-    offset = match->end;
-  }
-  if (offset < text.size()) encode_ordinary(text.substr(offset));
+  auto segment =
+      place == TextPlace::kStart ? SpaceRules::Segment::kFirst : SpaceRules::Segment::kLater;
+  const auto encode_segment = [&](std::string_view part) {
+    if (spec.kind != TokenizerKind::kSentencePiece) {
+      encode_pieces(part);
+    } else {
+      split_at_added(normalized_added, space_rules.apply(part, segment), encode_pieces, append);
+    }
+    segment = SpaceRules::Segment::kLater;
+  };
+  split_at_added(added, text, encode_segment, [&](std::int32_t id) {
+    append(id);
+    segment = SpaceRules::Segment::kLater;
+  });
   return ids;
 }
 
@@ -85,12 +135,13 @@ std::int64_t Tokenizer::vocab_size() const {
   return static_cast<std::int64_t>(state_->spec.tokens.size());
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
-  return state_->encode(text, state_->ordinary_added);
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, TextPlace place) const {
+  return state_->encode(text, place, state_->ordinary_added);
 }
 
-std::vector<std::int32_t> Tokenizer::encode_with_special(std::string_view text) const {
-  return state_->encode(text, state_->all_added);
+std::vector<std::int32_t> Tokenizer::encode_with_special(std::string_view text,
+                                                         TextPlace place) const {
+  return state_->encode(text, place, state_->all_added);
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id, bool show_special) const {

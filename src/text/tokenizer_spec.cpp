@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <string_view>
 
 #include "caravan/core/error.h"
+#include "caravan/text/utf8.h"
 #include "split_pattern.h"
 #include "tokenizer_limits.h"
 #include "vocabulary.h"
@@ -75,6 +77,57 @@ void check_merges(const TokenizerSpec& spec, const Vocabulary& vocabulary, Fault
   }
 }
 
+void check_byte_ids(const TokenizerSpec& spec, FaultList& faults) {
+  if (spec.byte_ids.size() != 256) {
+    faults.add("there are ids for {} bytes, expected 256", spec.byte_ids.size());
+    return;
+  }
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const std::int32_t id = spec.byte_ids[byte];
+    const bool is_token = id >= 0 && static_cast<std::size_t>(id) < spec.tokens.size();
+    const char text = static_cast<char>(byte);
+    if (!is_token || spec.tokens[static_cast<std::size_t>(id)] != std::string_view(&text, 1)) {
+      faults.add("byte 0x{:02X} has id {}, which is not a token of this one byte", byte, id);
+    }
+  }
+}
+
+void check_scores(const TokenizerSpec& spec, FaultList& faults) {
+  if (!spec.merges.empty()) {
+    faults.add("there are both scores and {} merges, expected one of them", spec.merges.size());
+  }
+  if (spec.scores.size() != spec.tokens.size()) {
+    faults.add("there are {} scores for {} tokens", spec.scores.size(), spec.tokens.size());
+  }
+  for (std::size_t id = 0; id < spec.scores.size(); ++id) {
+    if (!std::isfinite(spec.scores[id])) faults.add("the score of token {} is not a number", id);
+  }
+}
+
+/// Tokens are merged from characters, so that half characters cannot be among them.
+void check_whole_characters(const TokenizerSpec& spec, FaultList& faults) {
+  const std::set<std::int32_t> byte_tokens(spec.byte_ids.begin(), spec.byte_ids.end());
+  for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
+    if (byte_tokens.contains(static_cast<std::int32_t>(id))) continue;
+    if (find_invalid_utf8(spec.tokens[id])) faults.add("token {} is not valid UTF-8", id);
+  }
+}
+
+void check_sentencepiece_fields(const TokenizerSpec& spec, FaultList& faults) {
+  if (spec.kind == TokenizerKind::kSentencePiece) {
+    check_byte_ids(spec, faults);
+    if (!spec.scores.empty()) check_scores(spec, faults);
+    if (spec.byte_ids.size() == 256) check_whole_characters(spec, faults);
+    return;
+  }
+  const bool has_normalized = std::any_of(spec.added_tokens.begin(), spec.added_tokens.end(),
+                                          [](const AddedToken& added) { return added.normalized; });
+  if (!spec.scores.empty() || !spec.byte_ids.empty() || spec.remove_extra_spaces ||
+      spec.space_prefix != SpacePrefix::kNone || has_normalized) {
+    faults.add("scores, byte ids and white-space rules are for SentencePiece tokenizers only");
+  }
+}
+
 void check_added_tokens(const TokenizerSpec& spec, FaultList& faults) {
   std::set<std::int32_t> ids;
   std::set<std::string_view> contents;
@@ -122,10 +175,6 @@ void check_patterns(const TokenizerSpec& spec, FaultList& faults) {
 
 std::vector<std::string> TokenizerSpec::problems() const {
   FaultList faults;
-  if (kind == TokenizerKind::kSentencePiece) {
-    faults.add("SentencePiece tokenizers are not supported yet");
-    return faults.take();
-  }
   if (static_cast<std::int64_t>(tokens.size()) > kMaxVocabulary) {
     faults.add("there are {} tokens; at most {} are supported", tokens.size(), kMaxVocabulary);
     return faults.take();
@@ -133,6 +182,7 @@ std::vector<std::string> TokenizerSpec::problems() const {
   const Vocabulary vocabulary(*this);
   check_tokens(*this, vocabulary, faults);
   check_merges(*this, vocabulary, faults);
+  check_sentencepiece_fields(*this, faults);
   check_added_tokens(*this, faults);
   check_named_ids(*this, faults);
   check_patterns(*this, faults);

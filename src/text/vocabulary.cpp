@@ -18,6 +18,9 @@ Vocabulary::Vocabulary(const TokenizerSpec& spec)
     : tokens_(&spec.tokens),
       kinds_(spec.tokens.size(), Kind::kOrdinary),
       slots_(std::bit_ceil(2 * spec.tokens.size() + 2)) {
+  for (const std::int32_t id : spec.byte_ids) {
+    if (id >= 0 && id < size()) kinds_[static_cast<std::size_t>(id)] = Kind::kByte;
+  }
   for (const AddedToken& added : spec.added_tokens) {
     if (added.id < 0 || added.id >= size()) continue;
     Kind& kind = kinds_[static_cast<std::size_t>(added.id)];

@@ -1,6 +1,6 @@
 #pragma once
 // The ordinary tokens of a tokenizer by id and by bytes. Control tokens are not in it, so nothing
-// that looks text up here can ever produce one.
+// that looks text up here can ever produce one; byte tokens have bytes, but are not found by them.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ class Vocabulary {
     std::uint32_t hash = 0;
     std::int32_t id = kNoToken;
   };
-  enum class Kind : unsigned char { kOrdinary, kAdded, kSpecial };
+  enum class Kind : unsigned char { kOrdinary, kAdded, kByte, kSpecial };
 
   /// The slot that holds `bytes`, or the empty one where it would go.
   std::size_t slot_of(std::string_view bytes, std::uint32_t hash) const;

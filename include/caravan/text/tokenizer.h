@@ -17,9 +17,12 @@
 
 namespace caravan::text {
 
+/// Where a text stands in the input; matters to SpacePrefix::kFirstSegmentUnlessSpaced alone.
+enum class TextPlace { kStart, kBehindToken };
+
 class Tokenizer {
  public:
-  /// @throws ConfigError listing spec.problems(), or for a kind that is not built.
+  /// @throws ConfigError listing spec.problems().
   explicit Tokenizer(TokenizerSpec spec);
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
@@ -31,22 +34,25 @@ class Tokenizer {
 
   /// Ids of `text` as ordinary text: no BOS, never a special token. Added tokens that are not
   /// special are matched. A byte that the vocabulary lacks is left out, as Hugging Face does (kBpe
-  /// only). Thread-safe; needs little memory beside the result.
+  /// only). Thread-safe; needs little memory beside the result and (kSentencePiece) a copy of the
+  /// text.
   /// @throws InputError if `text` is not valid UTF-8.
-  std::vector<std::int32_t> encode(std::string_view text) const;
+  std::vector<std::int32_t> encode(std::string_view text,
+                                   TextPlace place = TextPlace::kStart) const;
   /// As encode(), but the literal content of special tokens becomes their id: for templates and
   /// trusted text only.
-  std::vector<std::int32_t> encode_with_special(std::string_view text) const;
+  std::vector<std::int32_t> encode_with_special(std::string_view text,
+                                                TextPlace place = TextPlace::kStart) const;
 
   /// Bytes of one token; empty for special tokens and unused or out-of-range ids. With
   /// `show_special` a special token gives its content.
   std::string_view token_bytes(std::int32_t id, bool show_special = false) const;
   bool is_special(std::int32_t id) const;
-  /// Concatenated bytes, invalid UTF-8 kept.
+  /// Concatenated bytes, invalid UTF-8 kept, and the space that was put before the text too.
   std::string decode_bytes(std::span<const std::int32_t> ids, bool show_special = false) const;
   /// Id of the special token with this content, if there is one.
   std::optional<std::int32_t> special_id(std::string_view content) const;
-  /// Length in bytes of the longest token: text of n bytes has at least n / this tokens.
+  /// How much text one token can stand for: text of n bytes has at least n / this tokens.
   std::size_t max_token_bytes() const;
 
  private:

@@ -13,25 +13,45 @@ enum class TokenizerKind {
   kTiktoken,  // merges any adjacent pair whose concatenation is a token, lowest id first (Llama 3
               // tokenizer.model)
   kBpe,       // merges listed pairs only, in list order (tokenizer.json, GGUF "gpt2")
-  kSentencePiece,  // scored pieces with byte fallback (Llama 2); not built yet: loading one is
-                   // refused
+  kSentencePiece,  // merges characters, and not only within words; a character without a token
+                   // becomes one token per byte (Llama 2)
+};
+
+/// kSentencePiece: where a space is put before text. A segment is the text between two added
+/// tokens.
+enum class SpacePrefix {
+  kNone,
+  kEverySegment,              // SentencePiece, GGUF, older tokenizer.json
+  kEverySegmentUnlessSpaced,  // not before a segment that begins with a space
+  kFirstSegmentUnlessSpaced,  // the same, and only where the input begins
 };
 
 /// A token that is matched as a whole before anything else (where control tokens are allowed).
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool special = true;  // special: never produced from user text, not shown in decoded text
+  bool special = true;      // special: never produced from user text, not shown in decoded text
+  bool normalized = false;  // kSentencePiece: matched in the text behind its space prefix
   bool operator==(const AddedToken&) const = default;
 };
 
 struct TokenizerSpec {
   TokenizerKind kind = TokenizerKind::kBpe;
-  /// Raw bytes of each token by id (byte-level alphabets already undone); unused ids are empty.
+  /// Raw bytes of each token by id (byte-level alphabets undone, U+2581 written as the space that
+  /// it stands for); unused ids are empty.
   std::vector<std::string> tokens;
-  /// kBpe: pairs of ids in merge order. The result of a merge is the token whose bytes are the
-  /// concatenation.
+  /// kBpe, and kSentencePiece without scores: pairs of ids in merge order. The result of a merge is
+  /// the token whose bytes are the concatenation.
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;
+  /// kSentencePiece without merges, by id: any adjacent pair whose concatenation is a token merges,
+  /// the highest score first.
+  std::vector<float> scores;
+  /// kSentencePiece, by byte: ids of the tokens that spell characters without a token. They never
+  /// merge.
+  std::vector<std::int32_t> byte_ids;
+  SpacePrefix space_prefix = SpacePrefix::kNone;
+  /// kSentencePiece: spaces at both ends of a segment are dropped, runs of them become one.
+  bool remove_extra_spaces = false;
   std::vector<AddedToken> added_tokens;
   /// PCRE2 patterns (UTF mode), applied one after the other to the pieces left by the one before;
   /// text that a pattern does not match stays as its own piece.
@@ -47,13 +67,13 @@ struct TokenizerSpec {
   bool operator==(const TokenizerSpec&) const = default;
 
   /// Every fault (the first 50 of them, and how many more): ids out of range, merges of unknown
-  /// tokens, patterns that do not compile, tokens with equal bytes, sizes beyond all reason, and
-  /// for kTiktoken single bytes without a token.
+  /// tokens, patterns that do not compile, tokens with equal bytes, sizes beyond all reason, for
+  /// kTiktoken single bytes without a token, and fields of another kind.
   std::vector<std::string> problems() const;
 };
 
-/// From the text of a Hugging Face tokenizer.json, with the optional tokenizer_config.json beside
-/// it ("" if none).
+/// From the text of a Hugging Face tokenizer.json, byte-level or of Llama 2's kind, with the
+/// optional tokenizer_config.json beside it ("" if none).
 /// @throws InputError naming the part that is not supported (model type, pre-tokenizer ...) or
 /// malformed.
 TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
@@ -64,6 +84,10 @@ TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
 /// names for the first of them).
 /// @throws InputError naming the line.
 TokenizerSpec tokenizer_from_tiktoken(const std::string& file_text, std::int64_t vocab_size);
+
+/// From a SentencePiece model of type BPE (Llama 2 tokenizer.model, a protobuf message).
+/// @throws InputError naming the field that is malformed or not supported.
+TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes);
 
 /// Fields of GGUF's tokenizer.ggml.* that matter here.
 struct GgufTokenizer {
@@ -76,6 +100,7 @@ struct GgufTokenizer {
   std::vector<float> scores;        // "llama" kind
   std::optional<std::int32_t> bos_id, eos_id, unknown_id;
   std::optional<bool> add_bos;
+  std::optional<bool> add_space_prefix;  // "llama" kind
 };
 /// @throws InputError naming an unknown kind or pre-tokenizer.
 TokenizerSpec tokenizer_from_gguf(const GgufTokenizer& source);

@@ -68,6 +68,10 @@ void read_value(GgufReader& reader, const std::string& key, std::uint32_t type, 
     tokenizer.merges = reader.array<std::string>([&] { return reader.string(); });
   } else if (is("token_type")) {
     tokenizer.token_types = reader.array<std::int32_t>(id);
+  } else if (is("scores")) {
+    tokenizer.scores = reader.array<float>([&] { return reader.number<float>(); });
+  } else if (is("add_space_prefix")) {
+    tokenizer.add_space_prefix = reader.number<std::uint8_t>() != 0;
   } else if (is("bos_token_id")) {
     tokenizer.bos_id = id();
   } else if (is("eos_token_id")) {

@@ -28,6 +28,7 @@ struct GgufText {
 };
 GgufText read_gguf_text(const std::filesystem::path& path);
 
+constexpr const char* kLlama2Model = "llama2/tokenizer.model";
 constexpr const char* kLlama3Model = "llama3/tokenizer.model";
 constexpr const char* kSmolLm2Gguf = "smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "caravan/core/error.h"
@@ -100,8 +101,6 @@ TEST(GgufTokenizer, RefusesWhatItDoesNotKnow) {
     expect_error<InputError>([&] { tokenizer_from_gguf(source); }, words);
   };
   GgufTokenizer source = small_source();
-  source.model = "llama";
-  expect_refusal(source, "\"llama\": SentencePiece tokenizers are not supported yet");
   source.model = "bert";
   expect_refusal(source, "tokenizer.ggml.model \"bert\" is not supported");
   source = small_source();
@@ -139,6 +138,57 @@ TEST(GgufTokenizer, RefusesDamagedData) {
   source = small_source();
   source.eos_id = 10;
   expect_refusal(source, "eos_id 10 is outside 0 to 9");
+}
+
+/// Llama 2's kind: <unk>, <s>, </s>, the bytes, and a few pieces from id 259 on.
+GgufTokenizer small_llama_source() {
+  GgufTokenizer source;
+  source.model = "llama";
+  source.tokens = {"<unk>", "<s>", "</s>"};
+  source.token_types = {2, 3, 3};
+  for (int byte = 0; byte < 256; ++byte) {
+    source.tokens.push_back(fmt::format("<0x{:02X}>", byte));
+    source.token_types.push_back(6);
+  }
+  for (const char* name : {"\xE2\x96\x81", "a", "b", "ab"}) {
+    source.tokens.emplace_back(name);
+    source.token_types.push_back(1);
+  }
+  source.tokens.emplace_back("[user]");
+  source.token_types.push_back(4);
+  source.scores.assign(source.tokens.size(), 0);
+  return source;
+}
+
+TEST(GgufTokenizer, ReadsLlama2Kind) {
+  GgufTokenizer source = small_llama_source();
+  const Tokenizer tokenizer(tokenizer_from_gguf(source));
+  EXPECT_EQ(tokenizer.encode("ab z"), (Ids{259, 262, 259, 3 + 'z'}));
+  EXPECT_EQ(tokenizer.encode("a[user]b"), (Ids{259, 260, 263, 259, 261}));
+  EXPECT_EQ(tokenizer.encode_with_special("</s>"), (Ids{2}));
+  EXPECT_EQ(tokenizer.spec().bos_id, 1);
+  EXPECT_EQ(tokenizer.spec().eos_id, 2);
+  EXPECT_TRUE(tokenizer.spec().add_bos);
+  source.add_space_prefix = false;
+  source.add_bos = false;
+  source.eos_id = 0;
+  const TokenizerSpec spec = tokenizer_from_gguf(source);
+  EXPECT_EQ(spec.space_prefix, SpacePrefix::kNone);
+  EXPECT_FALSE(spec.add_bos);
+  EXPECT_EQ(spec.eos_id, 0);
+}
+
+TEST(GgufTokenizer, RefusesDamagedLlama2Kind) {
+  GgufTokenizer source = small_llama_source();
+  source.scores.pop_back();
+  expect_error<InputError>([&] { tokenizer_from_gguf(source); },
+                           "tokenizer.ggml.scores has 263 entries for 264 tokens");
+  source = small_llama_source();
+  source.tokens[3] = "<0x0G>";
+  expect_error<InputError>([&] { tokenizer_from_gguf(source); },
+                           "tokenizer.ggml.tokens: byte token 3 is called \"<0x0G>\"");
+  source.token_types[3] = 5;
+  expect_error<InputError>([&] { tokenizer_from_gguf(source); }, "byte 0x00 has id -1");
 }
 
 }  // namespace

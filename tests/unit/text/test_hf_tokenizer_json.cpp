@@ -169,16 +169,13 @@ TEST(HfTokenizerJson, AddedTokensThatAreNotSpecialComeFromText) {
 
 TEST(HfTokenizerJson, RefusesUnsupportedPartsByName) {
   expect_refusal("/model/type", "WordPiece", "model: type \"WordPiece\" is not supported");
-  expect_refusal("/model/byte_fallback", true, "BPE with byte_fallback is not supported");
   expect_refusal("/model/dropout", 0.1, "BPE with dropout is not supported");
   expect_refusal("/model/end_of_word_suffix", "</w>", "end_of_word_suffix \"</w>\"");
   expect_refusal("/model/continuing_subword_prefix", "##", "continuing_subword_prefix \"##\"");
   expect_refusal("/normalizer", {{"type", "NFC"}}, "normalizer: \"NFC\" is not supported");
   expect_refusal("/normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}}}}},
-                 "SentencePiece tokenizers are not supported yet");
+                 "normalizer: \"Prepend\" with these settings is not supported");
   expect_refusal("/pre_tokenizer", nullptr, "pre_tokenizer: there is none");
-  expect_refusal("/pre_tokenizer", {{"type", "Metaspace"}},
-                 "pre-tokenizer \"Metaspace\" is not supported");
   expect_refusal("/pre_tokenizer", {{"type", "BertPreTokenizer"}},
                  "pre-tokenizer \"BertPreTokenizer\" is not supported");
   expect_refusal("/decoder", {{"type", "WordPiece"}}, "decoder: \"WordPiece\" is not supported");
@@ -190,11 +187,38 @@ TEST(HfTokenizerJson, RefusesUnsupportedPartsByName) {
   }
 }
 
+TEST(HfTokenizerJson, RefusesSpaceRulesThatItDoesNotBuild) {
+  const json metaspace = {{"type", "Metaspace"}};
+  const auto refuse_pre = [](const json& pre_tokenizer, const std::string& words) {
+    expect_refusal("/pre_tokenizer", pre_tokenizer, words);
+  };
+  expect_refusal("/model/byte_fallback", true,
+                 "pre_tokenizer: \"ByteLevel\" is not supported here");
+  refuse_pre({{"type", "Metaspace"}, {"replacement", "_"}}, "with the replacement \"_\"");
+  refuse_pre({{"type", "Metaspace"}, {"prepend_scheme", "last"}}, "prepend_scheme is \"last\"");
+  refuse_pre(sequence({metaspace, metaspace}),
+             "pre_tokenizer: \"Metaspace\" is not supported here");
+  refuse_pre(metaspace, "decoder: \"ByteLevel\" with these settings");  // of the file
+  json file = small_file();
+  file["pre_tokenizer"] = metaspace;
+  file["decoder"] = nullptr;
+  expect_error<InputError>([&] { import(file); }, "there are ids for 0 bytes, expected 256");
+  file["decoder"] = {{"type", "Strip"}, {"content", "x"}, {"start", 1}, {"stop", 0}};
+  expect_error<InputError>([&] { import(file); }, "decoder: \"Strip\" with these settings");
+  file["pre_tokenizer"] = nullptr;
+  file["model"]["byte_fallback"] = true;
+  expect_error<InputError>([&] { import(file); }, "replaces spaces by U+2581");
+  file["normalizer"] = {{"type", "Prepend"}, {"prepend", "\xE2\x96\x81"}};
+  expect_error<InputError>([&] { import(file); }, "Prepend without Replace");
+  file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", " "}}}, {"content", "_"}};
+  expect_error<InputError>([&] { import(file); }, "Replace with a Regex is not supported");
+}
+
 TEST(HfTokenizerJson, RefusesPreTokenizersThatItWouldMisread) {
   const auto refuse = [](const json& pre_tokenizer, const std::string& words) {
     expect_refusal("/pre_tokenizer", pre_tokenizer, words);
   };
-  refuse(split("a"), "no ByteLevel in it");
+  refuse(split("a"), "expected ByteLevel or Metaspace in it");
   refuse(sequence({byte_level(true), split("a")}), "nothing may follow ByteLevel");
   refuse({{"type", "ByteLevel"}}, "add_prefix_space = true is not supported");
   json part = split("a");

@@ -30,13 +30,14 @@ const std::vector<std::string> kUnits = {
     "!",   "'", "'s", "a'", "\xCC\x81", "\xF0\x9F\x98\x80", "\xE2\x80\x8B", "<|eot_id|>", "a1",
     " !\n"};
 
-void expect_linear_and_whole(const Tokenizer& tokenizer) {
+/// `prefix` is what the tokenizer puts in front of text.
+void expect_linear_and_whole(const Tokenizer& tokenizer, const std::string& prefix = {}) {
   for (const std::string& unit : kUnits) {
     const std::string text = repeat(unit, 500'000);
     const auto start = std::chrono::steady_clock::now();
     const std::vector<std::int32_t> ids = tokenizer.encode(text);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    EXPECT_EQ(tokenizer.decode_bytes(ids), text) << "run of \"" << unit << "\"";
+    EXPECT_EQ(tokenizer.decode_bytes(ids), prefix + text) << "run of \"" << unit << "\"";
     // Quadratic time would be hours; linear time is well below a second.
     EXPECT_LT(seconds.count(), 30.0) << "run of \"" << unit << "\"";
   }
@@ -50,6 +51,19 @@ TEST(HostileText, LongRunsWithLlama3Pattern) {
 TEST(HostileText, LongRunsWithTwoPatterns) {
   const std::string json = read_data("smollm-small/tokenizer.json");
   expect_linear_and_whole(Tokenizer(tokenizer_from_hf_json(json, "")));
+}
+
+TEST(HostileText, LongRunsWithoutWords) {
+  // The whole text is one piece here.
+  const Tokenizer tokenizer(tokenizer_from_sentencepiece(read_data("spm-small/tokenizer.model")));
+  expect_linear_and_whole(tokenizer, " ");
+}
+
+TEST(HostileText, LongRunsWhereNothingEndsAWord) {
+  TokenizerSpec spec = tokenizer_from_sentencepiece(read_data("spm-small/tokenizer.model"));
+  spec.tokens.emplace_back("e  ");
+  spec.scores.push_back(0);
+  expect_linear_and_whole(Tokenizer(spec), " ");
 }
 
 TEST(HostileText, LongRunsWithoutMachineCode) {

@@ -113,8 +113,8 @@ TEST(TokenizerSpec, ReportsEveryKindOfFault) {
   expect_problem(spec, "there are no tokens");
 
   spec = byte_spec();
-  spec.kind = TokenizerKind::kSentencePiece;
-  expect_problem(spec, "SentencePiece tokenizers are not supported yet");
+  spec.space_prefix = SpacePrefix::kEverySegment;
+  expect_problem(spec, "white-space rules are for SentencePiece tokenizers only");
 
   spec = byte_spec();
   spec.kind = TokenizerKind::kTiktoken;
