@@ -143,6 +143,13 @@ void Job::check_records() {
   log::info("input: {} records ({} chat, {} completions, {} faulty), {}, checked in {:.2f} s",
             summary.records, summary.chat, summary.completions, summary.faulty,
             format_bytes(static_cast<double>(summary.input_bytes)), watch.seconds());
+  if (summary.bos_texts > 0) {
+    log::warning(
+        "{} completion prompts begin with the spelling of the start token; in prompts it is plain "
+        "text, and the model's own start token comes before it. Use /v1/chat/completions, or give "
+        "token ids",
+        summary.bos_texts);
+  }
   if (summary.blank_lines > 0) log::info("input: {} blank lines skipped", summary.blank_lines);
 }
 

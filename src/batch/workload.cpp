@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "caravan/core/checked_cast.h"
@@ -13,6 +14,17 @@ namespace caravan::batch {
 namespace {
 
 constexpr std::size_t kMaxListedFaults = 50;
+
+// A prompt that a user laid out by hand, control tokens and all, for a program that reads them so.
+bool spells_start_token(const Record& record, const text::Tokenizer& tokenizer) {
+  const auto bos = tokenizer.spec().bos_id;
+  const std::string_view spelling = bos ? tokenizer.token_bytes(*bos, true) : std::string_view();
+  if (spelling.empty() || !tokenizer.is_special(*bos)) return false;
+  return std::any_of(record.prompts.begin(), record.prompts.end(), [&](const auto& prompt) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    return text != nullptr && text->starts_with(spelling);
+  });
+}
 
 }  // namespace
 
@@ -70,6 +82,7 @@ void Workload::add_good(const Record& record, Entry& entry) {
   const bool chat = record.endpoint == Endpoint::kChat;
   ++(chat ? summary_.chat : summary_.completions);
   if (!record.max_tokens) ++summary_.open_ended;
+  if (spells_start_token(record, builder_->tokenizer())) ++summary_.bos_texts;
   const auto prompts = chat ? std::int64_t{1} : checked_cast<std::int64_t>(record.prompts.size());
   entry.worst_case = checked_cast<std::int32_t>(builder_->worst_case_tokens(record));
   entry.sequences = checked_cast<std::int32_t>(

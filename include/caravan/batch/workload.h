@@ -32,6 +32,7 @@ struct WorkloadSummary {
   std::int64_t blank_lines = 0;
   std::int64_t input_bytes = 0;
   std::int64_t open_ended = 0;  // records without a token limit: up to the context's end
+  std::int64_t bos_texts = 0;   // raw prompts that spell the start token, which stays plain text
 };
 
 class Workload {

@@ -105,6 +105,13 @@ TEST_F(WorkloadTest, CapacityFaultsNameTheRefusal) {
   EXPECT_EQ(std::get<RecordFault>(workload.item(0).record).code, "context_length_exceeded");
 }
 
+TEST_F(WorkloadTest, CountsPromptsThatSpellTheStartToken) {
+  const Workload workload =
+      load(completion_line("a", R"("<eot>Hi")") + "\n" + completion_line("b", R"("Hi <eot>")") +
+           "\n" + completion_line("c", "[259]") + "\n");
+  EXPECT_EQ(workload.summary().bos_texts, 1);
+}
+
 TEST_F(WorkloadTest, NoticesThatTheInputChanged) {
   Workload workload = load(completion_line("a", R"("x")") + "\n");
   std::filesystem::resize_file(folder_.file("p.jsonl"), 3);
