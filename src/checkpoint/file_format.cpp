@@ -25,6 +25,17 @@ constexpr std::pair<text::TokenizerKind, const char*> kTokenizerKinds[] = {
     {text::TokenizerKind::kSentencePiece, "sentencepiece"},
 };
 
+constexpr std::pair<text::SpacePrefix, const char*> kSpacePrefixes[] = {
+    {text::SpacePrefix::kNone, "none"},
+    {text::SpacePrefix::kEverySegment, "every segment"},
+    {text::SpacePrefix::kEverySegmentUnlessSpaced, "every segment unless spaced"},
+    {text::SpacePrefix::kFirstSegmentUnlessSpaced, "first segment unless spaced"},
+};
+
+// Second column of added_token_ids.
+constexpr std::int32_t kSpecialBit = 1;
+constexpr std::int32_t kNormalizedBit = 2;
+
 /// One group of the file, for messages.
 struct Part {
   hid_t group;
@@ -89,6 +100,58 @@ std::string required_text(hid_t object, const char* name, const io::Hdf5Place& p
   return *std::move(value);
 }
 
+void write_floats(const Part& part, const std::string& name, const std::vector<float>& values) {
+  if (values.empty()) return;
+  const std::int64_t count = std::ssize(values);
+  const io::Hdf5Place place = part.place(name);
+  const io::Hdf5Dataset dataset =
+      io::create_dataset(part.group, name, H5T_IEEE_F32LE, std::span(&count, 1), place);
+  CARAVAN_HDF5(
+      IoError, place.text(),
+      H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+}
+
+std::vector<float> read_floats(const Part& part, const std::string& name, std::int64_t max_count) {
+  const io::Hdf5Place place = part.place(name);
+  if (!io::has_link(part.group, name, place)) return {};
+  const io::Hdf5DatasetInfo info = io::open_dataset(part.group, name, place);
+  CARAVAN_CHECK(H5Tequal(info.type.get(), H5T_IEEE_F32LE) > 0 && info.shape.size() == 1 &&
+                    info.shape[0] <= max_count,
+                ConfigError, "{} must be a list of at most {} 32-bit floating point numbers",
+                place.text(), max_count);
+  std::vector<float> values(checked_cast<std::size_t>(info.shape[0]));
+  CARAVAN_HDF5(
+      ConfigError, place.text(),
+      H5Dread(info.dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+  return values;
+}
+
+// What only SentencePiece tokenizers have: scores per id, ids of the byte tokens, space rules.
+void write_sentencepiece(const Part& part, const text::TokenizerSpec& spec) {
+  if (spec.kind != text::TokenizerKind::kSentencePiece) return;
+  write_floats(part, "scores", spec.scores);
+  io::write_int32_dataset(part.group, "byte_ids", spec.byte_ids, 1, part.place("byte_ids"));
+  for (const auto& [prefix, name] : kSpacePrefixes) {
+    if (prefix == spec.space_prefix)
+      io::write_text_attribute(part.group, "space_prefix", name, part.place());
+  }
+  io::write_integer_attribute(part.group, "remove_extra_spaces", spec.remove_extra_spaces ? 1 : 0,
+                              part.place());
+}
+
+void read_sentencepiece(const Part& part, text::TokenizerSpec& spec) {
+  if (spec.kind != text::TokenizerKind::kSentencePiece) return;
+  spec.scores = read_floats(part, "scores", kMaxTokens);
+  spec.byte_ids = io::read_int32_dataset(part.group, "byte_ids", 1, 256, part.place("byte_ids"));
+  const std::string prefix = required_text(part.group, "space_prefix", part.place());
+  const auto* const found = std::find_if(std::begin(kSpacePrefixes), std::end(kSpacePrefixes),
+                                         [&](const auto& entry) { return entry.second == prefix; });
+  CARAVAN_CHECK(found != std::end(kSpacePrefixes), ConfigError,
+                "{}: the space_prefix \"{}\" is unknown", part.place().text(), prefix);
+  spec.space_prefix = found->first;
+  spec.remove_extra_spaces = read_flag(part, "remove_extra_spaces");
+}
+
 void write_tokenizer(const Part& part, const text::TokenizerSpec& spec) {
   for (const auto& [kind, name] : kTokenizerKinds) {
     if (kind == spec.kind) io::write_text_attribute(part.group, "kind", name, part.place());
@@ -98,10 +161,11 @@ void write_tokenizer(const Part& part, const text::TokenizerSpec& spec) {
   for (const auto& [left, right] : spec.merges) merges.insert(merges.end(), {left, right});
   io::write_int32_dataset(part.group, "merges", merges, 2, part.place("merges"));
   std::vector<std::string> contents;
-  std::vector<std::int32_t> added;  // id and whether it is special
+  std::vector<std::int32_t> added;  // id and bits
   for (const text::AddedToken& token : spec.added_tokens) {
     contents.push_back(token.content);
-    added.insert(added.end(), {token.id, token.special ? 1 : 0});
+    added.insert(added.end(), {token.id, (token.special ? kSpecialBit : 0) |
+                                             (token.normalized ? kNormalizedBit : 0)});
   }
   write_texts(part, "added_tokens", contents);
   io::write_int32_dataset(part.group, "added_token_ids", added, 2, part.place("added_token_ids"));
@@ -112,6 +176,7 @@ void write_tokenizer(const Part& part, const text::TokenizerSpec& spec) {
   write_optional_id(part, "bos_id", spec.bos_id);
   write_optional_id(part, "eos_id", spec.eos_id);
   write_optional_id(part, "unknown_id", spec.unknown_id);
+  write_sentencepiece(part, spec);
 }
 
 text::TokenizerSpec read_tokenizer(const Part& part) {
@@ -135,13 +200,15 @@ text::TokenizerSpec read_tokenizer(const Part& part) {
                 "{} has {} values, expected two for each of {} added tokens", added_place.text(),
                 added.size(), contents.size());
   for (std::size_t i = 0; i < contents.size(); ++i)
-    spec.added_tokens.push_back({added[2 * i], contents[i], added[2 * i + 1] != 0});
+    spec.added_tokens.push_back({added[2 * i], contents[i], (added[2 * i + 1] & kSpecialBit) != 0,
+                                 (added[2 * i + 1] & kNormalizedBit) != 0});
   spec.split_patterns = read_texts(part, "split_patterns");
   spec.ignore_merges = read_flag(part, "ignore_merges");
   spec.add_bos = read_flag(part, "add_bos");
   spec.bos_id = read_optional_id(part, "bos_id");
   spec.eos_id = read_optional_id(part, "eos_id");
   spec.unknown_id = read_optional_id(part, "unknown_id");
+  read_sentencepiece(part, spec);
   return spec;
 }
 

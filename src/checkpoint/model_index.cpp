@@ -5,6 +5,26 @@
 namespace caravan::checkpoint {
 namespace {
 
+// What only SentencePiece tokenizers have. The others put nothing here, so that the hashes of their
+// files stay what they were before these fields existed.
+void put_sentencepiece(ByteWriter& out, const text::TokenizerSpec& spec) {
+  if (spec.kind != text::TokenizerKind::kSentencePiece) return;
+  out.put_list(spec.scores);
+  out.put_list(spec.byte_ids);
+  out.put(spec.space_prefix);
+  out.put(spec.remove_extra_spaces);
+  for (const text::AddedToken& token : spec.added_tokens) out.put(token.normalized);
+}
+
+void get_sentencepiece(ByteReader& in, text::TokenizerSpec& spec) {
+  if (spec.kind != text::TokenizerKind::kSentencePiece) return;
+  in.get_list(spec.scores);
+  in.get_list(spec.byte_ids);
+  in.get(spec.space_prefix);
+  in.get(spec.remove_extra_spaces);
+  for (text::AddedToken& token : spec.added_tokens) in.get(token.normalized);
+}
+
 void put_tokenizer(ByteWriter& out, const text::TokenizerSpec& spec) {
   out.put(spec.kind);
   out.put_list(spec.tokens);
@@ -23,6 +43,7 @@ void put_tokenizer(ByteWriter& out, const text::TokenizerSpec& spec) {
   out.put(spec.eos_id);
   out.put(spec.unknown_id);
   out.put(spec.add_bos);
+  put_sentencepiece(out, spec);
 }
 
 void get_tokenizer(ByteReader& in, text::TokenizerSpec& spec) {
@@ -43,6 +64,7 @@ void get_tokenizer(ByteReader& in, text::TokenizerSpec& spec) {
   in.get(spec.eos_id);
   in.get(spec.unknown_id);
   in.get(spec.add_bos);
+  get_sentencepiece(in, spec);
 }
 
 // Field by field and not as JSON text, so that the hash of a file outlives changes of the text's
