@@ -40,9 +40,10 @@ std::optional<std::size_t> StopMatcher::append(std::string_view piece) {
   return found;
 }
 
-ChoiceText::ChoiceText(const text::Tokenizer& tokenizer, const SamplingParams& params)
+ChoiceText::ChoiceText(const text::Tokenizer& tokenizer, const SamplingParams& params,
+                       text::DecodedText start)
     : params_(&params),
-      detokenizer_(tokenizer, params.show_special),
+      detokenizer_(tokenizer, params.show_special, start),
       matcher_(params.stop_strings, params.include_stop_string) {}
 
 std::optional<Ending> ChoiceText::push(std::int32_t id) {

@@ -49,8 +49,10 @@ struct Ending {
 
 class ChoiceText {
  public:
-  /// `tokenizer` and `params` outlive this object.
-  ChoiceText(const text::Tokenizer& tokenizer, const SamplingParams& params);
+  /// `tokenizer` and `params` outlive this object. `start`: whether the prompt has text before this
+  /// choice.
+  ChoiceText(const text::Tokenizer& tokenizer, const SamplingParams& params,
+             text::DecodedText start = text::DecodedText::kContinues);
 
   /// Takes the next generated token; returns the ending if the choice ends with it. Of several
   /// reasons the first of: stop id, stop string, max_tokens.

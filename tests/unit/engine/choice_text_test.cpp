@@ -61,6 +61,25 @@ TEST(ChoiceText, EndsAtEosWithoutReason) {
   EXPECT_EQ(result.num_tokens, 6U);
 }
 
+TEST(ChoiceText, DropsTheSpaceOfATokenizerOnlyWhereTextBegins) {
+  text::TokenizerSpec spec;
+  spec.kind = text::TokenizerKind::kSentencePiece;
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.tokens.emplace_back(1, static_cast<char>(byte));
+    spec.byte_ids.push_back(byte);
+  }
+  spec.tokens.emplace_back(" a");
+  spec.space_prefix = text::SpacePrefix::kEverySegment;
+  const text::Tokenizer tokenizer(spec);
+  const SamplingParams params = params_with_stops({});
+  for (const auto start : {text::DecodedText::kBegins, text::DecodedText::kContinues}) {
+    ChoiceText choice(tokenizer, params, start);
+    choice.push(256);
+    choice.push(256);
+    EXPECT_EQ(choice.finish(), start == text::DecodedText::kBegins ? "a a" : " a a");
+  }
+}
+
 TEST(ChoiceText, EndsAtAnotherStopIdAndNamesIt) {
   const Result result = run(params_with_stops({}), bytes("hello") + kEotId);
   ASSERT_TRUE(result.ending);

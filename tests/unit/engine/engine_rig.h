@@ -24,6 +24,7 @@ struct EngineSetup {
   ops::Isa isa = ops::detect_isa();
   std::int64_t tokenizer_size = 331;  // fewer than V: the last ids are padding
   std::function<void(model::LlamaConfig& config)> change_model;
+  std::function<void(text::TokenizerSpec& spec)> change_tokenizer;
 };
 
 using Answers = std::map<std::int64_t, engine::Answer>;
@@ -41,7 +42,9 @@ inline RunResult run_engine(parallel::Communicator& communicator, model::WeightS
   if (setup.change_model) setup.change_model(config);
   ThreadTeam team(setup.num_threads);
   const ops::Context context(team, setup.isa);
-  const text::Tokenizer tokenizer(byte_tokenizer_spec(setup.tokenizer_size));
+  text::TokenizerSpec spec = byte_tokenizer_spec(setup.tokenizer_size);
+  if (setup.change_tokenizer) setup.change_tokenizer(spec);
+  const text::Tokenizer tokenizer(spec);
   model::Decoder decoder(config, source, context, communicator,
                          {setup.limits.max_step_tokens, setup.limits.kv_blocks});
   RunResult result;

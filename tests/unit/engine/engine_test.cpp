@@ -215,6 +215,26 @@ TEST_F(EngineTest, AnswersPromptOnlyRequestsWithoutAStep) {
   EXPECT_EQ(result.answers.at(1).prompt_logprobs.size(), 1U);
 }
 
+TEST_F(EngineTest, TextBeginsBehindAPromptOfControlTokensOnly) {
+  EngineSetup setup;
+  setup.change_tokenizer = [](text::TokenizerSpec& spec) {
+    spec.kind = text::TokenizerKind::kSentencePiece;
+    for (std::int32_t byte = 0; byte < 256; ++byte) spec.byte_ids.push_back(byte);
+    spec.space_prefix = text::SpacePrefix::kEverySegment;
+  };
+  SamplingParams sampling;
+  sampling.max_tokens = 2;
+  sampling.logit_bias = {{' ', 1000.0}};
+  Request begins = make_request(1, 0, sampling);
+  begins.prompt = {test::kEotId, test::kEosId};
+  Request continues = begins;
+  continues.id = 2;
+  continues.prompt.push_back('a');
+  const Answers answers = run(setup, {begins, continues}).answers;
+  EXPECT_EQ(answers.at(1).choices.at(0).text, " ");
+  EXPECT_EQ(answers.at(2).choices.at(0).text, "  ");
+}
+
 TEST_F(EngineTest, CountsItsWork) {
   SamplingParams sampling;
   sampling.temperature = 0;
