@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <optional>
 #include <sstream>
 #include <system_error>
+#include <thread>
 
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
@@ -40,18 +40,19 @@ fs::path resolved(const std::string& path) {
   return error ? fs::absolute(path, error) : result;
 }
 
-// Field 22 of /proc/<pid>/stat; the command name before it may hold anything, so count from its
-// end.
+// Start time (field 22 of /proc/<pid>/stat) of a process that runs; nothing for one that is gone or
+// only waits to be reaped (in containers perhaps for ever).
 std::optional<std::int64_t> process_start(std::int64_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   std::string line;
   if (!std::getline(stat, line)) return std::nullopt;
-  const auto name_end = line.rfind(')');
+  const auto name_end = line.rfind(')');  // the command name before it may hold anything
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(name_end + 1));
   std::string field;
   for (int number = 3; number <= 22; ++number) {
     if (!(fields >> field)) return std::nullopt;
+    if (number == 3 && (field == "Z" || field == "X")) return std::nullopt;
   }
   return std::stoll(field);
 }
@@ -153,27 +154,31 @@ LockOwner this_process(std::string host, std::string job, std::int64_t restarts)
 bool is_stale(const LockOwner& holder, const LockOwner& seeker) {
   if (holder.host == seeker.host) {
     const auto started = process_start(holder.pid);
-    if (!started) return ::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;
-    return holder.started != 0 && *started != holder.started;
+    return !started || (holder.started != 0 && *started != holder.started);
   }
   return !holder.job.empty() && holder.job == seeker.job && holder.restarts < seeker.restarts;
 }
 
 OutputLock::OutputLock(std::string path, const LockOwner& owner) : path_(std::move(path)) {
-  constexpr int kAttempts = 3;
+  // A launcher may report a killed job while its processes still go down: look again for a while.
+  constexpr int kAttempts = 30;
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  std::optional<LockOwner> holder;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (create_lock(path_, owner)) return;
-    const auto holder = read_owner(path_);
-    const bool stale = (holder && is_stale(*holder, owner)) || is_abandoned(path_);
-    CARAVAN_CHECK(stale, CannotCreateError,
-                  "{} exists: {} is writing this output. If that job is gone, remove the file and "
-                  "run the same command again",
-                  path_, holder ? describe(*holder) : std::string("another job"));
-    log::warning("taking over {} of {}, which is no longer running", path_,
-                 holder ? describe(*holder) : std::string("another job"));
-    ::unlink(path_.c_str());
+    holder = read_owner(path_);
+    if ((holder && is_stale(*holder, owner)) || is_abandoned(path_)) {
+      log::warning("taking over {} of {}, which is no longer running", path_,
+                   holder ? describe(*holder) : std::string("another job"));
+      ::unlink(path_.c_str());
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
   }
-  throw CannotCreateError(fmt::format("{}: another job keeps taking this lock", path_));
+  throw CannotCreateError(
+      fmt::format("{} exists: {} is writing this output. If that job is gone, remove the file and "
+                  "run the same command again",
+                  path_, holder ? describe(*holder) : std::string("another job")));
 }
 
 OutputLock::~OutputLock() { ::unlink(path_.c_str()); }

@@ -213,7 +213,9 @@ ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custo
       refuse("unknown_parameter", fmt::format("{} is not a known field", unknown.front()),
              unknown.front());
     }
-    if (warn_unknown_) std::for_each(unknown.begin(), unknown.end(), warn_unknown_);
+    for (const std::string& name : unknown) {
+      if (warn_unknown_) warn_unknown_(name);
+    }
     return record;
   } catch (const Refused& refused) {
     return refused.fault;

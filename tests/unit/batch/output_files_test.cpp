@@ -88,6 +88,21 @@ TEST(OutputLock, TakesOverFromADeadProcess) {
   const OutputLock lock(path, me());
 }
 
+TEST(OutputLock, AProcessThatOnlyWaitsToBeReapedIsDead) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.lock");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    new OutputLock(path, this_process("host-a", "", 0));
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  { const OutputLock lock(path, me()); }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+}
+
 TEST(OutputLock, TakesOverWhatNobodyRefreshes) {
   const TemporaryFolder folder;
   const std::string path = folder.write("out.lock",
