@@ -12,28 +12,48 @@
 
 namespace caravan::text {
 
-enum class ChatFormatKind {
-  kNone,     // base model: chat requests are refused
-  kLlama3,   // 3.0: no automatic system block
+enum class ChatFormatKind {  // new ones come last: the values are part of stored hashes
+  kNone,                     // base model: chat requests are refused
+  kLlama3,                   // 3.0: no automatic system block
   kLlama31,  // 3.1, 3.2, 3.3: system block with knowledge and date lines always present
-  kChatMl,   // <|im_start|>role ... <|im_end|>, with the checkpoint's default system text where it
-             // has one
+  kChatMl,   // <|im_start|>role ... <|im_end|>, with the checkpoint's default system text where
+             // it has one
+  kLlama32Vision,  // as kLlama31, contents not trimmed; messages without images only
+  kLlama2,         // [INST] ... [/INST], system text in <<SYS>> inside the first user message
+  kZephyr,         // <|role|> as plain text and </s> behind each message (Zephyr, TinyLlama)
 };
 
-/// "none", "llama3", "llama3.1", "chatml".
+/// "none", "llama3", "llama3.1", "chatml", "llama3.2-vision", "llama2", "zephyr".
 std::string_view chat_format_name(ChatFormatKind kind);
 std::optional<ChatFormatKind> parse_chat_format(std::string_view name);
+/// All names with "|" between them, for help texts and messages.
+std::string chat_format_names();
+
+/// A call that an assistant message makes.
+struct ChatToolCall {
+  std::string name;
+  std::string arguments;  // text of a JSON object
+  bool operator==(const ChatToolCall&) const = default;
+};
 
 struct ChatMessage {
   std::string role;     // system, developer (= system), user, assistant, tool (or ipython)
-  std::string content;  // valid UTF-8
+  std::string content;  // valid UTF-8; unused where there is a tool call, as in the templates
+  std::vector<ChatToolCall> tool_calls;  // of an assistant; the formats that know it take one
 };
 
 struct ChatOptions {
   bool add_generation_prompt = true;
   bool continue_final_message =
       false;  // the last (assistant) message stays open; excludes add_generation_prompt
-  std::string date = "26 Jul 2024";  // kLlama31's "Today Date"
+  /// "Today Date" of kLlama31 and kLlama32Vision. Llama 3.2's template would ask the clock; a fixed
+  /// default keeps answers reproducible.
+  std::string date = "26 Jul 2024";
+  /// JSON text of each tool that may be called (kLlama31, kLlama32Vision); keys keep their order.
+  std::vector<std::string> tools;
+  bool tools_in_user_message = true;  // else in the system block
+  /// Names of tools that the model was trained with (kLlama31), such as brave_search.
+  std::vector<std::string> builtin_tools;
 };
 
 class ChatFormat {
@@ -47,12 +67,18 @@ class ChatFormat {
   ChatFormatKind kind() const { return kind_; }
   const std::string& default_system() const { return default_system_; }
 
-  /// Prompt ids, BOS included where the format has one. Contents lose white space at both ends
-  /// (Llama formats) or stay as they are (ChatML), as in the models' own templates.
-  /// @throws InputError for an empty list, a role that the format does not have, options that
-  /// exclude each other, contents that are not UTF-8, or kNone.
+  /// Prompt ids, BOS included where the format has one (kZephyr: where the tokenizer puts one
+  /// before raw text). Contents lose white space at both ends (kLlama2, kLlama3, kLlama31) or stay
+  /// as they are, as in the models' own templates.
+  /// @throws InputError for an empty list, a role, an order of roles or a tool that the format does
+  /// not have, options that exclude each other, contents that are not UTF-8, or kNone.
   std::vector<std::int32_t> render(const std::vector<ChatMessage>& messages,
                                    const ChatOptions& options) const;
+
+  /// Upper bound of render(...).size(), from bytes alone. @throws InputError as render() does, but
+  /// for contents that are not UTF-8.
+  std::int64_t most_tokens(const std::vector<ChatMessage>& messages,
+                           const ChatOptions& options) const;
 
   /// Ids that end an assistant turn in this format (beside the checkpoint's own stop ids).
   std::vector<std::int32_t> stop_ids() const;

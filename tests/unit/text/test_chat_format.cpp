@@ -7,48 +7,17 @@
 #include "caravan/core/error.h"
 #include "support/expect_error.h"
 #include "unit/text/byte_spec.h"
+#include "unit/text/chat_prompt.h"
 
 namespace caravan::text {
 namespace {
 
 using test::expect_error;
 
-Tokenizer llama_tokenizer() {
-  TokenizerSpec spec = test::byte_spec();
-  for (const char* name : {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
-                           "<|end_header_id|>", "<|eom_id|>", "<|eot_id|>"}) {
-    test::add_named(spec, name);
-  }
-  return Tokenizer(std::move(spec));
-}
-
-Tokenizer chatml_tokenizer() {
-  TokenizerSpec spec = test::byte_spec();
-  for (const char* name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
-    test::add_named(spec, name);
-  }
-  return Tokenizer(std::move(spec));
-}
-
-/// The prompt as text; control tokens that came in as ids are in square brackets.
-std::string prompt(ChatFormatKind kind, const std::vector<ChatMessage>& messages,
-                   const ChatOptions& options = {}, const std::string& default_system = {}) {
-  const Tokenizer tokenizer =
-      kind == ChatFormatKind::kChatMl ? chatml_tokenizer() : llama_tokenizer();
-  std::string text;
-  for (const std::int32_t id :
-       ChatFormat(kind, tokenizer, default_system).render(messages, options)) {
-    const std::string token(tokenizer.token_bytes(id, true));
-    text += tokenizer.is_special(id) ? "[" + token.substr(2, token.size() - 4) + "]" : token;
-  }
-  return text;
-}
-
-ChatOptions without_prompt() {
-  ChatOptions options;
-  options.add_generation_prompt = false;
-  return options;
-}
+using test::chatml_tokenizer;
+using test::llama_tokenizer;
+using test::prompt;
+using test::without_prompt;
 
 TEST(ChatFormat, Llama3HasNoSystemBlockOfItsOwn) {
   EXPECT_EQ(prompt(ChatFormatKind::kLlama3, {{"user", "Hi"}}),
@@ -186,10 +155,13 @@ TEST(ChatFormat, NamesItsStopIds) {
 }
 
 TEST(ChatFormat, NamesGoBothWays) {
-  for (const ChatFormatKind kind : {ChatFormatKind::kNone, ChatFormatKind::kLlama3,
-                                    ChatFormatKind::kLlama31, ChatFormatKind::kChatMl}) {
+  for (const ChatFormatKind kind :
+       {ChatFormatKind::kNone, ChatFormatKind::kLlama3, ChatFormatKind::kLlama31,
+        ChatFormatKind::kChatMl, ChatFormatKind::kLlama32Vision, ChatFormatKind::kLlama2,
+        ChatFormatKind::kZephyr}) {
     EXPECT_EQ(parse_chat_format(chat_format_name(kind)), kind);
   }
+  EXPECT_EQ(chat_format_names(), "none|llama2|llama3|llama3.1|llama3.2-vision|chatml|zephyr");
   EXPECT_EQ(chat_format_name(ChatFormatKind::kLlama31), "llama3.1");
   EXPECT_EQ(parse_chat_format("llama4"), std::nullopt);
 }

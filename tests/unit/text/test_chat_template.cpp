@@ -25,6 +25,37 @@ std::string chatml(const std::string& before) {
          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 }
 
+// In the spelling of Llama 2's template, and in that of Code Llama's.
+std::string llama2(const std::string& strip, const std::string& quote) {
+  const auto literal = [&](const std::string& text) { return quote + text + quote; };
+  return "{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}"
+         "{% endif %}{% for message in loop_messages %}{% set content = " +
+         literal("<<SYS>>\\n") + " + system_message + " + literal("\\n<</SYS>>\\n\\n") +
+         " + message['content'] %}{% if message['role'] == 'user' %}{{ bos_token + " +
+         literal("[INST] ") + " + content" + strip + " + " + literal(" [/INST]") +
+         " }}{% else %}{{ " + literal(" ") + "  + content" + strip + " + " + literal(" ") +
+         " + eos_token }}{% endif %}{% endfor %}";
+}
+
+std::string zephyr(const std::string& end) {
+  return "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\\n' + "
+         "message['content'] + eos_token }}" +
+         end +
+         "{% elif message['role'] == 'system' %}\n"
+         "{{ '<|system|>\n' + message['content'] + eos_token }}\n{% else %}\n"
+         "{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n"
+         "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n"
+         "{% endfor %}";
+}
+
+const std::string kVision =
+    "{% set system_message = messages[0]['content']|trim %}{% if not image_ns.has_images %}"
+    "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n"
+    "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string }}"
+    "{%- endif %}{%- if message['content'] is string %}{{- message['content'] }}{%- else %}"
+    "{%- if content['type'] == 'image' %}{{- '<|image|>' }}{%- else %}{{- content['text'] }}"
+    "{%- endif %}{%- endif %}{{- '<|eot_id|>' }}";
+
 void expect_kind(const std::string& jinja, ChatFormatKind kind, const std::string& system = {}) {
   const auto recognised = recognise_chat_template(jinja);
   ASSERT_TRUE(recognised) << jinja;
@@ -44,6 +75,36 @@ TEST(ChatTemplate, RecognisesLlama31AndItsClockVariant) {
   expect_kind(kLlama31, ChatFormatKind::kLlama31);
   expect_kind("{%- set date_string = strftime_now(\"%d %b %Y\") %}" + kLlama31,
               ChatFormatKind::kLlama31);
+}
+
+TEST(ChatTemplate, RecognisesLlama32Vision) {
+  expect_kind(kVision, ChatFormatKind::kLlama32Vision);
+  // The converter's own template has no system block.
+  EXPECT_FALSE(recognise_chat_template(
+      "{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>' }}{{ '<|image|>' }}"
+      "{{ content['text'] | trim }}{{ '<|eot_id|>' }}"));
+}
+
+TEST(ChatTemplate, RecognisesLlama2) {
+  for (const std::string strip : {".strip()", " | trim"}) {
+    for (const std::string quote : {"'", "\""}) {
+      expect_kind(llama2(strip, quote), ChatFormatKind::kLlama2);
+    }
+  }
+  EXPECT_FALSE(recognise_chat_template(llama2("", "'")));
+  EXPECT_FALSE(recognise_chat_template("{% set system_message = 'You are helpful' %}" +
+                                       llama2(".strip()", "'")));
+  // Mistral's: no system text, other spaces.
+  EXPECT_FALSE(
+      recognise_chat_template("{{ bos_token }}{% for message in messages %}{{ '[INST] ' + "
+                              "message['content'] + ' [/INST]' }}"
+                              "{{ message['content'] + eos_token + ' ' }}{% endfor %}"));
+}
+
+TEST(ChatTemplate, RecognisesZephyr) {
+  expect_kind(zephyr("\n"), ChatFormatKind::kZephyr);
+  EXPECT_FALSE(recognise_chat_template(zephyr("")));
+  EXPECT_FALSE(recognise_chat_template("{{ bos_token }}" + zephyr("\n")));
 }
 
 TEST(ChatTemplate, RecognisesChatMlAndTakesItsSystemText) {
@@ -77,7 +138,8 @@ TEST(ChatTemplate, DoesNotGuess) {
 }
 
 TEST(ChatTemplate, SurvivesTornTemplates) {
-  for (const std::string& jinja : {kLlama31, chatml("{{ '<|im_start|>system\nx<|im_end|>' }}")}) {
+  for (const std::string& jinja : {kLlama31, kVision, llama2(".strip()", "'"), zephyr("\n"),
+                                   chatml("{{ '<|im_start|>system\nx<|im_end|>' }}")}) {
     for (std::size_t length = 0; length < jinja.size(); ++length) {
       EXPECT_NO_THROW(recognise_chat_template(jinja.substr(0, length)));
     }

@@ -1,0 +1,191 @@
+// Llama 3 and later, as their Hugging Face templates render: headers with the role, contents, and
+// <|eot_id|>. From 3.1 on there is always a system block, and tools are written as text.
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "caravan/core/error.h"
+#include "chat_layouts.h"
+#include "chat_text.h"
+#include "python_json.h"
+
+namespace caravan::text {
+namespace {
+
+constexpr std::string_view kCallForm =
+    "{\"name\": function name, \"parameters\": dictionary of argument name and its value}.Do not "
+    "use "
+    "variables.\n\n";
+
+class Llama3Layout {
+ public:
+  Llama3Layout(ChatFormatKind kind, const Messages& messages, const ChatOptions& options,
+               PromptParts& prompt)
+      : kind_(kind), messages_(messages), options_(options), prompt_(prompt) {}
+
+  void write() {
+    if (const auto bos = prompt_.tokenizer().spec().bos_id) {
+      prompt_.control(*bos);
+    } else {
+      prompt_.control("<|begin_of_text|>");
+    }
+    std::size_t next = 0;
+    if (has_system_block()) next = write_system_block();
+    if (has_tools() && options_.tools_in_user_message) write_tools_and_user(next++);
+    for (; next < messages_.size(); ++next) write_message(next);
+    if (options_.add_generation_prompt) start("assistant");
+  }
+
+ private:
+  bool has_system_block() const { return kind_ != ChatFormatKind::kLlama3; }
+  bool has_tools() const { return !options_.tools.empty(); }
+  bool has_builtin_tools() const { return !options_.builtin_tools.empty(); }
+
+  void start(std::string_view role) {
+    prompt_.control("<|start_header_id|>");
+    prompt_.text(role);
+    prompt_.control("<|end_header_id|>");
+    prompt_.text("\n\n");
+  }
+  void end() { prompt_.control("<|eot_id|>"); }
+
+  void write_tools() {
+    for (std::size_t i = 0; i < options_.tools.size(); ++i) {
+      prompt_.text(
+          python_json(options_.tools[i], JsonLayout::kIndented, fmt::format("tools[{}]", i)));
+      prompt_.text("\n\n");
+    }
+  }
+
+  /// Returns the number of messages that went into it.
+  std::size_t write_system_block() {
+    start("system");
+    if (has_tools() || has_builtin_tools()) prompt_.text("Environment: ipython\n");
+    if (has_builtin_tools()) write_builtin_tools();
+    prompt_.text("Cutting Knowledge Date: December 2023\nToday Date: ");
+    prompt_.text(options_.date);
+    prompt_.text("\n\n");
+    if (has_tools() && !options_.tools_in_user_message) {
+      prompt_.text(
+          "You have access to the following functions. To call a function, please respond with "
+          "JSON "
+          "for a function call.Respond in the format ");
+      prompt_.text(kCallForm);
+      write_tools();
+    }
+    const bool given = is_system(messages_.front());
+    if (given) prompt_.text(trim(messages_.front().content));
+    end();
+    return given ? 1 : 0;
+  }
+
+  void write_builtin_tools() {
+    std::vector<std::string_view> listed;  // the interpreter is what "ipython" stands for
+    for (const std::string& name : options_.builtin_tools) {
+      if (name != "code_interpreter") listed.push_back(name);
+    }
+    prompt_.text(fmt::format("Tools: {}\n\n", fmt::join(listed, ", ")));
+  }
+
+  void write_tools_and_user(std::size_t index) {
+    CARAVAN_CHECK(index < messages_.size() && messages_[index].role == "user", InputError,
+                  "messages: tools go into the first user message, which must come first or behind "
+                  "the system message; set tools_in_user_message to false to put them into the "
+                  "system block");
+    start("user");
+    prompt_.text(
+        "Given the following functions, please respond with a JSON for a function call with its "
+        "proper arguments that best answers the given prompt.\n\nRespond in the format ");
+    prompt_.text(kCallForm);
+    write_tools();
+    prompt_.text(trim(messages_[index].content));
+    end();
+  }
+
+  void write_message(std::size_t index) {
+    const ChatMessage& message = messages_[index];
+    if (!message.tool_calls.empty()) {
+      write_tool_call(message, index);
+      return;
+    }
+    const bool is_tool = message.role == "tool" || message.role == "ipython";
+    const std::string_view role = is_tool ? "ipython" : checked_role(message, index);
+    start(role);
+    if (is_tool && has_system_block()) {
+      prompt_.text(python_json_string(message.content, fmt::format("messages[{}].content", index)));
+    } else if (kind_ == ChatFormatKind::kLlama32Vision) {
+      prompt_.text(message.content);
+    } else {
+      prompt_.text(trim(message.content));
+    }
+    if (!stays_open(messages_, options_, index)) end();
+  }
+
+  static std::string_view checked_role(const ChatMessage& message, std::size_t index) {
+    if (is_system(message)) return "system";
+    CARAVAN_CHECK(
+        message.role == "user" || message.role == "assistant", InputError,
+        "messages[{}]: unknown role \"{}\" (roles: system, developer, user, assistant, tool)",
+        index, message.role);
+    return message.role;
+  }
+
+  void write_tool_call(const ChatMessage& message, std::size_t index) {
+    const std::string where = fmt::format("messages[{}].tool_calls", index);
+    CARAVAN_CHECK(message.role == "assistant", InputError,
+                  "{}: only an assistant calls tools, the role is \"{}\"", where, message.role);
+    CARAVAN_CHECK(message.tool_calls.size() == 1, InputError,
+                  "{}: the model makes one call in a message, found {}", where,
+                  message.tool_calls.size());
+    CARAVAN_CHECK(!stays_open(messages_, options_, index), InputError,
+                  "{}: continue_final_message cannot go on with a tool call", where);
+    const ChatToolCall& call = message.tool_calls.front();
+    start("assistant");
+    const auto& builtin = options_.builtin_tools;
+    if (std::find(builtin.begin(), builtin.end(), call.name) != builtin.end()) {
+      write_builtin_call(call, where);
+    } else {
+      prompt_.text("{\"name\": \"" + call.name + "\", \"parameters\": ");
+      prompt_.text(python_json(call.arguments, JsonLayout::kOneLine, where + "[0].arguments"));
+      prompt_.text("}");
+    }
+    if (has_builtin_tools()) {
+      prompt_.control("<|eom_id|>");
+    } else {
+      end();
+    }
+  }
+
+  void write_builtin_call(const ChatToolCall& call, const std::string& where) {
+    const auto arguments = nlohmann::ordered_json::parse(call.arguments, nullptr, false);
+    CARAVAN_CHECK(arguments.is_object(), InputError,
+                  "{}[0].arguments: expected the text of a JSON object", where);
+    prompt_.control("<|python_tag|>");
+    prompt_.text(call.name + ".call(");
+    std::string_view separator;
+    for (const auto& [name, value] : arguments.items()) {
+      CARAVAN_CHECK(value.is_string(), InputError,
+                    "{}[0].arguments: \"{}\" must be a string, as for all built-in tools", where,
+                    name);
+      prompt_.text(separator);
+      prompt_.text(name + "=\"" + value.get<std::string>() + "\"");
+      separator = ", ";
+    }
+    prompt_.text(")");
+  }
+
+  ChatFormatKind kind_;
+  const Messages& messages_;
+  const ChatOptions& options_;
+  PromptParts& prompt_;
+};
+
+}  // namespace
+
+void lay_out_llama3(ChatFormatKind kind, const Messages& messages, const ChatOptions& options,
+                    PromptParts& prompt) {
+  Llama3Layout(kind, messages, options, prompt).write();
+}
+
+}  // namespace caravan::text
