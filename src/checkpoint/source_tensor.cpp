@@ -1,6 +1,9 @@
 #include "caravan/checkpoint/source_tensor.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
@@ -9,6 +12,123 @@ namespace caravan::checkpoint {
 namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 58;
+constexpr std::int64_t kComparedElements = std::int64_t{1} << 20;  // of each tensor at once
+
+// What is wanted of a tensor, and where it goes.
+struct Rectangle {
+  Range rows;
+  Range columns;
+  float* destination = nullptr;
+  std::int64_t row_stride = 0;  // of the destination
+};
+
+// A vector is one row.
+std::int64_t num_rows(const SourceTensor& tensor) {
+  return tensor.shape.size() == 2 ? tensor.shape[0] : 1;
+}
+
+// Whole rows that follow each other in the file.
+void read_whole_rows(io::InputFile& file, const SourceTensor& tensor, const Rectangle& wanted) {
+  const BlockLayout layout = block_layout(tensor.type);
+  const std::int64_t row_elements = wanted.columns.size();
+  const std::int64_t row_bytes = row_elements / layout.elements * layout.bytes;
+  std::vector<std::byte> raw(checked_cast<std::size_t>(wanted.rows.size() * row_bytes));
+  file.read(tensor.offset + wanted.rows.begin * row_bytes, raw);
+  const std::span<const std::byte> bytes = raw;
+  if (wanted.row_stride == row_elements) {
+    const auto count = checked_cast<std::size_t>(wanted.rows.size() * row_elements);
+    decode_blocks(tensor.type, bytes, {wanted.destination, count});
+    return;
+  }
+  for (std::int64_t i = 0; i < wanted.rows.size(); ++i) {
+    decode_blocks(
+        tensor.type,
+        bytes.subspan(static_cast<std::size_t>(i * row_bytes), static_cast<std::size_t>(row_bytes)),
+        {wanted.destination + i * wanted.row_stride, static_cast<std::size_t>(row_elements)});
+  }
+}
+
+// Part of each row: the blocks that hold it, of which the wanted elements are kept. `row_bytes` is
+// the distance of rows in the file.
+void read_row_pieces(io::InputFile& file, const SourceTensor& tensor, const Rectangle& wanted,
+                     std::int64_t row_bytes) {
+  const BlockLayout layout = block_layout(tensor.type);
+  const Range blocks = {wanted.columns.begin / layout.elements,
+                        ceil_div(wanted.columns.end, layout.elements)};
+  const std::int64_t skipped = wanted.columns.begin - blocks.begin * layout.elements;
+  std::vector<std::byte> raw(checked_cast<std::size_t>(blocks.size() * layout.bytes));
+  std::vector<float> values(checked_cast<std::size_t>(blocks.size() * layout.elements));
+  for (std::int64_t i = 0; i < wanted.rows.size(); ++i) {
+    file.read(tensor.offset + (wanted.rows.begin + i) * row_bytes + blocks.begin * layout.bytes,
+              raw);
+    decode_blocks(tensor.type, raw, values);
+    std::copy_n(values.data() + skipped, wanted.columns.size(),
+                wanted.destination + i * wanted.row_stride);
+  }
+}
+
+// A matrix that is stored column after column (a transposed view), of a plain type.
+void read_by_columns(io::InputFile& file, const SourceTensor& tensor, const Rectangle& wanted) {
+  const std::int64_t element = block_layout(tensor.type).bytes;
+  std::vector<std::byte> raw(checked_cast<std::size_t>(wanted.rows.size() * element));
+  std::vector<float> values(checked_cast<std::size_t>(wanted.rows.size()));
+  for (std::int64_t i = 0; i < wanted.columns.size(); ++i) {
+    const std::int64_t column = wanted.columns.begin + i;
+    file.read(tensor.offset + (column * tensor.strides[1] + wanted.rows.begin) * element, raw);
+    decode_blocks(tensor.type, raw, values);
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      wanted.destination[static_cast<std::int64_t>(row) * wanted.row_stride + i] = values[row];
+    }
+  }
+}
+
+void read_from_file(io::InputFile& file, const SourceTensor& tensor, const Rectangle& wanted) {
+  const std::int64_t row_elements = tensor.shape.back();
+  CARAVAN_ASSERT(wanted.rows.begin >= 0 && wanted.rows.end <= num_rows(tensor) &&
+                     wanted.columns.begin >= 0 && wanted.columns.end <= row_elements &&
+                     !wanted.columns.empty(),
+                 "rows [{}, {}) and columns [{}, {}) of {}", wanted.rows.begin, wanted.rows.end,
+                 wanted.columns.begin, wanted.columns.end, tensor.name);
+  const BlockLayout layout = block_layout(tensor.type);
+  if (!tensor.strides.empty()) {
+    CARAVAN_ASSERT(tensor.strides.size() == 2 && layout.elements == 1, "strides of {}",
+                   tensor.name);
+    if (tensor.strides[1] == 1) {
+      read_row_pieces(file, tensor, wanted, tensor.strides[0] * layout.bytes);
+    } else {
+      CARAVAN_ASSERT(tensor.strides[0] == 1, "strides of {}", tensor.name);
+      read_by_columns(file, tensor, wanted);
+    }
+  } else if (wanted.columns.size() == row_elements) {
+    read_whole_rows(file, tensor, wanted);
+  } else {
+    read_row_pieces(file, tensor, wanted, row_elements / layout.elements * layout.bytes);
+  }
+}
+
+// The share of each part that has some of the rectangle.
+void read_parts(std::vector<io::InputFile>& files, const SourceTensor& tensor,
+                const Rectangle& wanted) {
+  if (tensor.parts.empty()) {
+    read_from_file(files[checked_cast<std::size_t>(tensor.file)], tensor, wanted);
+    return;
+  }
+  const bool by_rows = tensor.shape.size() == 2 && tensor.join_axis == 0;
+  const Range& range = by_rows ? wanted.rows : wanted.columns;
+  std::int64_t begin = 0;
+  for (const SourceTensor& part : tensor.parts) {
+    const std::int64_t extent = part.shape[tensor.join_axis];
+    const Range inside = {std::max(range.begin - begin, std::int64_t{0}),
+                          std::min(range.end - begin, extent)};
+    if (!inside.empty()) {
+      Rectangle share = wanted;
+      (by_rows ? share.rows : share.columns) = inside;
+      share.destination += (begin + inside.begin - range.begin) * (by_rows ? wanted.row_stride : 1);
+      read_parts(files, part, share);
+    }
+    begin += extent;
+  }
+}
 
 }  // namespace
 
@@ -31,33 +151,53 @@ std::int64_t checked_bytes(ElementType type, std::int64_t elements, std::int64_t
   return elements / layout.elements * layout.bytes;  // at most 2^58 * 8
 }
 
+SourceTensor joined(std::vector<SourceTensor> parts, std::size_t axis, const std::string& where) {
+  CARAVAN_ASSERT(!parts.empty() && axis < parts[0].shape.size(), "{} parts, axis {}", parts.size(),
+                 axis);
+  SourceTensor whole = {parts[0].name, parts[0].type, parts[0].shape};
+  whole.shape[axis] = 0;
+  for (const SourceTensor& part : parts) {
+    std::vector<std::int64_t> expected = parts[0].shape;
+    if (part.shape.size() == expected.size()) expected[axis] = part.shape[axis];
+    CARAVAN_CHECK(part.shape == expected && part.type == whole.type, InputError,
+                  "{}: the shares of {} do not fit together: {} [{}] and {} [{}]", where,
+                  whole.name, element_type_name(whole.type), fmt::join(parts[0].shape, ", "),
+                  element_type_name(part.type), fmt::join(part.shape, ", "));
+    whole.shape[axis] += part.shape[axis];
+  }
+  checked_elements(whole.shape, where + ": " + whole.name);
+  if (parts.size() == 1) return std::move(parts[0]);
+  whole.parts = std::move(parts);
+  whole.join_axis = axis;
+  return whole;
+}
+
+void read_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
+                    Range columns, float* destination) {
+  read_parts(files, tensor, {rows, columns, destination, columns.size()});
+}
+
 void read_rectangle(io::InputFile& file, const SourceTensor& tensor, Range rows, Range columns,
                     float* destination) {
-  const std::int64_t row_elements = tensor.shape.back();
-  const std::int64_t num_rows = tensor.shape.size() == 2 ? tensor.shape[0] : 1;
-  CARAVAN_ASSERT(rows.begin >= 0 && rows.end <= num_rows && columns.begin >= 0 &&
-                     columns.end <= row_elements && !columns.empty(),
-                 "rows [{}, {}) and columns [{}, {}) of {}", rows.begin, rows.end, columns.begin,
-                 columns.end, tensor.name);
-  const BlockLayout layout = block_layout(tensor.type);
-  const std::int64_t row_bytes = row_elements / layout.elements * layout.bytes;
-  if (columns.size() == row_elements) {
-    std::vector<std::byte> raw(checked_cast<std::size_t>(rows.size() * row_bytes));
-    file.read(tensor.offset + rows.begin * row_bytes, raw);
-    decode_blocks(tensor.type, raw,
-                  {destination, checked_cast<std::size_t>(rows.size() * row_elements)});
-    return;
+  CARAVAN_ASSERT(tensor.parts.empty(), "{} lies in several files", tensor.name);
+  read_from_file(file, tensor, {rows, columns, destination, columns.size()});
+}
+
+bool same_values(std::vector<io::InputFile>& files, const SourceTensor& first,
+                 const SourceTensor& second) {
+  if (first.shape != second.shape) return false;
+  const std::int64_t columns = first.shape.back();
+  const std::int64_t rows = num_rows(first);
+  const std::int64_t strip = std::max<std::int64_t>(kComparedElements / columns, 1);
+  std::vector<float> a(checked_cast<std::size_t>(std::min(strip, rows) * columns));
+  std::vector<float> b(a.size());
+  for (std::int64_t row = 0; row < rows; row += strip) {
+    const Range range = {row, std::min(row + strip, rows)};
+    read_rectangle(files, first, range, {0, columns}, a.data());
+    read_rectangle(files, second, range, {0, columns}, b.data());
+    if (!std::equal(a.begin(), a.begin() + range.size() * columns, b.begin())) return false;
   }
-  // Part of each row: the blocks that hold it, of which the wanted elements are kept.
-  const Range blocks = {columns.begin / layout.elements, ceil_div(columns.end, layout.elements)};
-  const std::int64_t skipped = columns.begin - blocks.begin * layout.elements;
-  std::vector<std::byte> raw(checked_cast<std::size_t>(blocks.size() * layout.bytes));
-  std::vector<float> values(checked_cast<std::size_t>(blocks.size() * layout.elements));
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    file.read(tensor.offset + row * row_bytes + blocks.begin * layout.bytes, raw);
-    decode_blocks(tensor.type, raw, values);
-    destination = std::copy_n(values.data() + skipped, columns.size(), destination);
-  }
+  return true;
 }
 
 }  // namespace caravan::checkpoint

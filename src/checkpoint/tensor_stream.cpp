@@ -15,9 +15,11 @@ constexpr std::int64_t kTileRows = 32;  // source rows gathered per column when 
 /// Where the value at a source position is, for messages.
 [[noreturn]] void throw_bad_value(const Source& source, const SourceTensor& tensor,
                                   std::int64_t row, std::int64_t column, float value, DType dtype) {
-  throw InputError(fmt::format("{}: tensor \"{}\", row {}, column {}: the value {}",
-                               source.files[checked_cast<std::size_t>(tensor.file)].path(),
-                               tensor.name, row, column, encoding_fault(value, dtype)));
+  const SourceTensor& first = tensor.parts.empty() ? tensor : tensor.parts.front();
+  const std::string& path = source.files[checked_cast<std::size_t>(first.file)].path();
+  throw InputError(fmt::format("{}{}: tensor \"{}\", row {}, column {}: the value {}", path,
+                               tensor.parts.empty() ? "" : " and its further shares", tensor.name,
+                               row, column, encoding_fault(value, dtype)));
 }
 
 class TensorStream {
@@ -59,7 +61,7 @@ class TensorStream {
       for (std::int64_t column = 0; column < spec_.columns; column += strip) {
         const Range source_rows = {column, std::min(column + strip, spec_.columns)};
         resize_values(source_rows.size() * stored_rows.size());
-        read_rectangle(file(), tensor_, source_rows, stored_rows, values_.data());
+        read_rectangle(source_.files, tensor_, source_rows, stored_rows, values_.data());
         scatter(source_rows, stored_rows);
       }
       append(written);
@@ -73,16 +75,14 @@ class TensorStream {
     return is_q_or_k && source_.head_order == HeadOrder::kHalfSplit;
   }
 
-  io::InputFile& file() { return source_.files[checked_cast<std::size_t>(tensor_.file)]; }
-
   void resize_values(std::int64_t count) { values_.resize(checked_cast<std::size_t>(count)); }
 
   void read(Range rows) {
     resize_values(rows.size() * spec_.columns);
     if (spec_.is_vector) {
-      read_rectangle(file(), tensor_, {0, 1}, rows, values_.data());
+      read_rectangle(source_.files, tensor_, {0, 1}, rows, values_.data());
     } else {
-      read_rectangle(file(), tensor_, rows, {0, spec_.columns}, values_.data());
+      read_rectangle(source_.files, tensor_, rows, {0, spec_.columns}, values_.data());
     }
   }
 
