@@ -8,6 +8,7 @@
 #include "caravan/core/error.h"
 #include "caravan/text/tokenizer_spec.h"
 #include "caravan/text/utf8.h"
+#include "hf_added_tokens.h"
 #include "import_check.h"
 #include "piece_names.h"
 #include "protobuf_reader.h"
@@ -175,17 +176,24 @@ std::optional<std::int32_t> control_id(const ModelFields& model, std::string_vie
 
 }  // namespace
 
-TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes) {
+TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes,
+                                           const TokenizerSideFiles& side_files) {
   const ModelFields model = read_model(bytes);
   check_unused(model.pieces);
   TokenizerSpec spec;
   spec.kind = TokenizerKind::kSentencePiece;
-  for (const Piece& piece : model.pieces) add_piece(piece, spec);
+  IdByName ids;
+  for (const Piece& piece : model.pieces) {
+    ids.emplace(piece.name, static_cast<std::int32_t>(spec.tokens.size()));
+    add_piece(piece, spec);
+  }
   spec.space_prefix = model.add_dummy_prefix ? SpacePrefix::kEverySegment : SpacePrefix::kNone;
   spec.remove_extra_spaces = model.remove_extra_spaces;
   spec.bos_id = control_id(model, model.bos_piece);
   spec.eos_id = control_id(model, model.eos_piece);
   spec.add_bos = spec.bos_id.has_value();
+  AddedTokenTable(spec, std::move(ids)).read_side_files(side_files);
+  spec.scores.resize(spec.tokens.size());
   return check_imported(std::move(spec), "the SentencePiece model");
 }
 

@@ -72,12 +72,25 @@ struct TokenizerSpec {
   std::vector<std::string> problems() const;
 };
 
-/// From the text of a Hugging Face tokenizer.json, byte-level or of Llama 2's kind, with the
-/// optional tokenizer_config.json beside it ("" if none).
-/// @throws InputError naming the part that is not supported (model type, pre-tokenizer ...) or
-/// malformed.
+/// Texts of the files beside a tokenizer file in a Hugging Face folder; "" where there is none.
+struct TokenizerSideFiles {
+  std::string tokenizer_config;    // tokenizer_config.json: BOS, EOS, added_tokens_decoder
+  std::string added_tokens;        // added_tokens.json, unless added_tokens_decoder is there
+  std::string special_tokens_map;  // special_tokens_map.json: BOS and EOS that the first leaves out
+};
+
+/// From the text of a Hugging Face tokenizer.json, byte-level or of Llama 2's kind. Added tokens of
+/// the side files join those of the file.
+/// @throws InputError naming the part that is not supported (model type, pre-tokenizer ...),
+/// malformed, or in contradiction to another.
 TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
-                                     const std::string& tokenizer_config_json);
+                                     const TokenizerSideFiles& side_files);
+
+/// The same with tokenizer_config.json alone ("" if none).
+inline TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
+                                            const std::string& tokenizer_config_json) {
+  return tokenizer_from_hf_json(tokenizer_json, TokenizerSideFiles{tokenizer_config_json, {}, {}});
+}
 
 /// From a tiktoken file (Llama 3 tokenizer.model) with Llama 3's pattern and special tokens.
 /// `vocab_size` is the model's (specials fill the ids from the number of lines up to it; Llama 3.1
@@ -85,9 +98,11 @@ TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
 /// @throws InputError naming the line.
 TokenizerSpec tokenizer_from_tiktoken(const std::string& file_text, std::int64_t vocab_size);
 
-/// From a SentencePiece model of type BPE (Llama 2 tokenizer.model, a protobuf message).
+/// From a SentencePiece model of type BPE (Llama 2 tokenizer.model, a protobuf message). Added
+/// tokens of the side files follow its pieces.
 /// @throws InputError naming the field that is malformed or not supported.
-TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes);
+TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes,
+                                           const TokenizerSideFiles& side_files = {});
 
 /// Fields of GGUF's tokenizer.ggml.* that matter here.
 struct GgufTokenizer {
