@@ -41,18 +41,25 @@ std::string_view prefix(Level level) {
   return "";
 }
 
-std::string escape_control(std::string_view text) {
+// UTF-8 of U+0080 to U+009F, which terminals obey as they obey the escape character.
+bool is_c1_control(std::string_view text) {
+  return text.size() >= 2 && text[0] == '\xc2' && static_cast<unsigned char>(text[1]) >= 0x80 &&
+         static_cast<unsigned char>(text[1]) < 0xa0;
+}
+
+std::string escaped(std::string_view text, std::string_view line_end) {
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\n    ";  // continuation lines of our own messages, indented so that they cannot pass
-                        // as log lines
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (text[i] == '\n') {
+      out += line_end;
     } else if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
+    } else if (is_c1_control(text.substr(i))) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[++i]));
     } else {
-      out += c;
+      out += text[i];
     }
   }
   return out;
@@ -70,6 +77,10 @@ void configure(Level level, int rank, int num_ranks) {
         spdlog::pattern_time_type::utc));
   }
 }
+
+std::string escape_control(std::string_view text) { return escaped(text, "\n    "); }
+
+std::string escape_line(std::string_view text) { return escaped(text, "\\n"); }
 
 bool enabled(Level level) { return logger()->should_log(to_spdlog(level)); }
 

@@ -20,6 +20,13 @@ void configure(Level level, int rank, int num_ranks);
 /// Whether a line of this level would be written (to skip costly formatting).
 bool enabled(Level level);
 
+/// `text` with control characters (C0, DEL and C1) as escapes, so that what a user wrote can move
+/// no cursor. Lines after the first are indented, so that they cannot pass as log lines.
+std::string escape_control(std::string_view text);
+
+/// As escape_control, with line ends as escapes too: for text of a user inside a message.
+std::string escape_line(std::string_view text);
+
 /// Writes one line. Control characters in `text` are written as escapes, so that input cannot forge
 /// lines.
 void write(Level level, std::string_view text);
