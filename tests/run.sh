@@ -8,7 +8,8 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cores=$(nproc)
-export CCACHE_NOHASHDIR=1 # checkouts in different folders share compiled files
+# Checkouts in different folders share compiled files.
+export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$PWD
 
 step() { printf '\n== %s [%d s]\n' "$*" "$SECONDS"; }
 

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <utility>
 
 #include "caravan/batch/fingerprint.h"
+#include "caravan/core/checked_cast.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
+#include "caravan/core/thread_team.h"
 
 namespace caravan::app {
 namespace {
@@ -51,7 +54,7 @@ std::function<void(const std::string&)> unknown_field_warning() {
       log::warning(
           "requests have the unknown field \"{}\"; it is ignored (--strict-fields makes it "
           "a fault)",
-          name);
+          log::escape_line(name));
     }
   };
 }
@@ -158,11 +161,11 @@ void Job::build_prompt() {
                                  *options_.prompt};
   batch::ParsedRecord parsed = parser_->parse_plain(plain);
   const auto* fault = std::get_if<batch::RecordFault>(&parsed);
-  CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", fault->message);
+  CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", log::escape_line(fault->message));
   prompt_record_ = std::get<batch::Record>(std::move(parsed));
   batch::BuiltPrompts built = builder_->build(*prompt_record_);
   fault = std::get_if<batch::RecordFault>(&built);
-  CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", fault->message);
+  CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", log::escape_line(fault->message));
   prompt_ids_ = std::get<std::vector<batch::TokenizedPrompt>>(std::move(built));
 }
 
@@ -173,6 +176,7 @@ void Job::plan(const std::vector<std::int64_t>& free_bytes) {
   request.dtype = description.dtype;
   request.max_sequences = options_.max_sequences;
   request.max_step_tokens = options_.max_step_tokens;
+  request.num_threads = options_.threads.value_or(usable_cpus());
   request.kv_bytes = options_.kv_memory;
   request.free_bytes = free_bytes;
   request.needed_tokens = request.largest_tokens = description.config.max_positions;
@@ -185,8 +189,36 @@ void Job::plan(const std::vector<std::int64_t>& free_bytes) {
   memory_ = plan_memory(request);
 }
 
-std::string Job::refusal(const engine::Request& request) const {
-  return engine::Engine::refusal(request, model_->file.description().config, memory_.limits);
+std::optional<batch::RecordFault> Job::refusal(const engine::Request& request) const {
+  const model::LlamaConfig& config = model_->file.description().config;
+  const std::string reason = engine::Engine::refusal(request, config, memory_.limits);
+  if (reason.empty()) return std::nullopt;
+  const engine::SamplingParams& sampling = request.sampling;
+  const auto prompt_tokens = checked_cast<std::int64_t>(request.prompt.size());
+  if (sampling.min_tokens > sampling.max_tokens) {
+    return batch::RecordFault{400, "invalid_value", reason, "min_tokens"};
+  }
+  engine::EngineLimits any_cache = memory_.limits;
+  any_cache.kv_blocks = std::numeric_limits<std::int32_t>::max();
+  if (!engine::Engine::refusal(request, config, any_cache).empty()) {
+    const bool too_long = sampling.max_tokens > config.max_positions - prompt_tokens;
+    return too_long ? batch::RecordFault{400, "context_length_exceeded", reason, "max_tokens"}
+                    : batch::RecordFault{400, "invalid_value", reason, ""};
+  }
+  const std::int64_t needed_tokens = prompt_tokens + sampling.max_tokens - 1;
+  const std::int64_t room = memory_.kv_tokens() + 1 - prompt_tokens;
+  return batch::RecordFault{
+      400, "context_length_exceeded",
+      fmt::format(
+          "the prompt has {} tokens and may get {} more, but the KV cache has {}: {}use "
+          "--kv-memory {} or more (for each rank), or more ranks",
+          prompt_tokens, sampling.max_tokens, memory_.kv_tokens(),
+          room < 1 ? std::string()
+                   : fmt::format("give the record a max_tokens of at most {} (--max-tokens for all "
+                                 "records without one), or ",
+                                 room),
+          memory_.kv_bytes_for(needed_tokens)),
+      "max_tokens"};
 }
 
 batch::Fingerprint Job::fingerprint() const {

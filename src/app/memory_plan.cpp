@@ -91,15 +91,15 @@ std::int64_t blocks_within(const std::vector<RankMemory>& ranks, double share) {
   return blocks;
 }
 
-std::int64_t blocks_of_bytes(const std::vector<RankMemory>& ranks, std::int64_t bytes) {
+std::int64_t largest_block_bytes(const std::vector<RankMemory>& ranks) {
   std::int64_t largest = 1;
   for (const RankMemory& rank : ranks) largest = std::max(largest, rank.kv_block_bytes);
-  return bytes / largest;
+  return largest;
 }
 
 std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankMemory>& ranks) {
   if (request.kv_bytes) {
-    const std::int64_t blocks = blocks_of_bytes(ranks, *request.kv_bytes);
+    const std::int64_t blocks = *request.kv_bytes / largest_block_bytes(ranks);
     CARAVAN_CHECK(blocks > 0, ConfigError, "--kv-memory {} is less than one block of {} tokens",
                   format_bytes(static_cast<double>(*request.kv_bytes)), kBlockTokens);
     return blocks;
@@ -138,6 +138,10 @@ std::int64_t MemoryPlan::kv_bytes(const RankMemory& rank) const {
   return rank.kv_block_bytes * limits.kv_blocks;
 }
 
+std::int64_t MemoryPlan::kv_bytes_for(std::int64_t tokens) const {
+  return ceil_div(tokens, kBlockTokens) * largest_block_bytes(ranks);
+}
+
 std::int64_t MemoryPlan::total_bytes(const RankMemory& rank) const {
   return rank.weight_bytes + rank.activation_bytes + kv_bytes(rank);
 }
@@ -148,7 +152,7 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   MemoryPlan plan;
   plan.limits.max_sequences = request.max_sequences;
   plan.limits.max_step_tokens = request.max_step_tokens;
-  const model::DecoderLimits decoder_limits{request.max_step_tokens, 0};
+  const model::DecoderLimits decoder_limits{request.max_step_tokens, 0, request.num_threads};
   for (int i = 0; i < num_ranks; ++i) {
     const auto shape = model::shard_shape(config, i, num_ranks);
     RankMemory rank;

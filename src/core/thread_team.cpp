@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -40,26 +41,39 @@ struct ThreadTeam::State {
 
 ThreadTeam::ThreadTeam(int num_threads) : size_(num_threads), state_(std::make_unique<State>()) {
   CARAVAN_CHECK(num_threads >= 1, ConfigError, "threads must be at least 1, found {}", num_threads);
-  for (int index = 1; index < num_threads; ++index) {
-    state_->threads.emplace_back([this, index] {
-      std::uint32_t seen = 0;
-      while (true) {
-        seen = await_change(state_->generation, seen);
-        if (state_->stopping) return;
-        state_->function(state_->context, ThreadShare{index, size_});
-        if (state_->running.fetch_sub(1, std::memory_order_acq_rel) == 1)
-          state_->running.notify_one();
-      }
-    });
+  try {
+    for (int index = 1; index < num_threads; ++index) {
+      state_->threads.emplace_back([this, index] { serve(index); });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = state_->threads.size() + 1;
+    stop();
+    throw DeviceError(fmt::format(
+        "cannot start {} threads, only {}: {} (lower --threads, or raise the limit: ulimit -u)",
+        num_threads, started, error.what()));
   }
 }
 
-ThreadTeam::~ThreadTeam() {
+void ThreadTeam::serve(int index) {
+  std::uint32_t seen = 0;
+  while (true) {
+    seen = await_change(state_->generation, seen);
+    if (state_->stopping) return;
+    state_->function(state_->context, ThreadShare{index, size_});
+    if (state_->running.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      state_->running.notify_one();
+    }
+  }
+}
+
+void ThreadTeam::stop() {
   state_->stopping = true;
   state_->generation.fetch_add(1, std::memory_order_release);
   state_->generation.notify_all();
   for (std::thread& thread : state_->threads) thread.join();
 }
+
+ThreadTeam::~ThreadTeam() { stop(); }
 
 void ThreadTeam::run_erased(Function function, const void* context) {
   state_->function = function;

@@ -218,8 +218,8 @@ LlamaConfig llama_config_from_json(const std::string& text) {
 }
 
 std::vector<float> rope_inverse_frequencies(const LlamaConfig& config) {
-  // long double: the x87 routines have no variants per CPU, so that every machine gets the same
-  // bits.
+  // long double: the C library has one x87 version of these functions, not one per CPU kind, and a
+  // last-bit difference in 64 bits of mantissa does not survive the rounding to float32.
   using Extended = long double;
   const RopeScaling& scaling = config.rope_scaling;
   std::vector<float> frequencies;

@@ -15,6 +15,9 @@
 namespace caravan::model {
 namespace {
 
+/// Rows of attention scores that a thread works on at a time, at most (ops/attention.h).
+constexpr std::int64_t kScoreRows = 12;
+
 std::vector<Range> owned_heads(const LlamaConfig& config, int num_ranks) {
   std::vector<Range> owned;
   for (const ShardShape& shape : all_shard_shapes(config, num_ranks)) {
@@ -166,21 +169,23 @@ Decoder::State::State(const LlamaConfig& model_config, WeightSource& source,
 std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape,
                               const DecoderLimits& limits) {
   const std::int64_t width = config.hidden_size;
-  const std::int64_t heads = shape.local_num_heads() + 2 * shape.local_num_kv_heads();
-  // Partial sums of this rank and, gathered, of all ranks: one node each for one rank, a few per
-  // rank otherwise.
-  const parallel::SlicedSum sum(num_ffn_slices(config), owned_ffn_slices(config, shape.num_ranks));
+  const std::int64_t query_size = shape.local_num_heads() * config.head_dim;
+  const std::int64_t kv_size = shape.local_num_kv_heads() * config.head_dim;
+  const parallel::SlicedSum attention(num_attention_slices(config),
+                                      owned_heads(config, shape.num_ranks));
+  const parallel::SlicedSum ffn(num_ffn_slices(config), owned_ffn_slices(config, shape.num_ranks));
   const std::int64_t nodes =
-      std::ssize(sum.nodes_of(shape.rank)) + (shape.num_ranks > 1 ? sum.num_nodes() : 0);
-  const std::int64_t per_row = 3 * width + heads * config.head_dim +
-                               shape.local_num_heads() * config.head_dim + nodes * width +
-                               3 * shape.local_ffn_size() + config.head_dim;
+      std::max(std::ssize(attention.nodes_of(shape.rank)), std::ssize(ffn.nodes_of(shape.rank)));
+  // x, normed, hidden; queries, keys, values; attention; partial sums; gate, up, activated; rotary
+  // tables; and the input of a product, which the operations pack once more.
+  const std::int64_t per_row = 3 * width + 2 * query_size + 2 * kv_size + nodes * width +
+                               3 * shape.local_ffn_size() + config.head_dim +
+                               std::max({width, shape.local_ffn_size(), query_size});
   std::int64_t logits = shape.local_vocab_size();
   if (shape.num_ranks > 1 && shape.rank == 0) logits += 2 * config.vocab_size;
-  // Scratch of the operations: products keep their input packed once more.
-  const std::int64_t widest_input =
-      std::max({width, shape.local_ffn_size(), shape.local_num_heads() * config.head_dim});
-  return 4 * (limits.max_step_tokens * (per_row + widest_input) + Decoder::kLogitChunk * logits);
+  const std::int64_t scores = limits.num_threads * kScoreRows * config.max_positions;
+  const std::int64_t exchange = shape.num_ranks > 1 ? parallel::kExchangeBytes : 0;
+  return 4 * (limits.max_step_tokens * per_row + Decoder::kLogitChunk * logits + scores) + exchange;
 }
 
 Decoder::Decoder(const LlamaConfig& config, WeightSource& source, const ops::Context& context,

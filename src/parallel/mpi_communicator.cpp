@@ -73,44 +73,57 @@ struct MpiCommunicator::State {
   int rank = 0;
   int size = 1;
   std::unique_ptr<SharedWindow> window;  // where all ranks share a node
-  std::vector<float> gathered;  // else: partial sums of all ranks; grows to the largest step
-  std::vector<float> scratch;   // of finish_tree_sum
-  std::vector<float> columns;   // rank 0: pieces of logits before they are laid side by side
+  std::vector<float> sent;               // else: this rank's part of a tile, and
+  std::vector<float> gathered;           // the partial sums of all ranks
+  std::vector<float> scratch;            // of finish_tree_sum
+  std::vector<float> columns;  // rank 0: pieces of logits before they are laid side by side
+  std::vector<int> counts;     // of MPI calls, made once per call without allocating
+  std::vector<int> offsets;
+
+  const float* exchange_on_node(const SlicedSum& sum, const float* partials, std::int64_t count,
+                                Range tile);
+  const float* exchange_by_mpi(const SlicedSum& sum, const float* partials, std::int64_t count,
+                               Range tile);
 };
 
 namespace {
 
-/// Partial sums of all ranks, in node order, through the node's shared memory.
-template <typename State>
-const float* exchange_on_node(State& state, const SlicedSum& sum, const at::Tensor& partials,
-                              std::int64_t needed) {
-  float* slot = state.window->begin_exchange(needed);
-  const std::int64_t count = needed / sum.num_nodes();
-  std::copy_n(partials.data_ptr<float>(), partials.numel(),
-              slot + sum.first_node_of(state.rank) * count);
-  state.window->arrive();
-  return slot;
-}
-
-/// The same by MPI_Allgatherv, for groups that span nodes.
-template <typename State>
-const float* exchange_by_mpi(State& state, const SlicedSum& sum, const at::Tensor& partials,
-                             std::int64_t needed) {
-  if (std::ssize(state.gathered) < needed) state.gathered.resize(static_cast<std::size_t>(needed));
-  const std::int64_t count = needed / sum.num_nodes();
-  std::vector<int> counts;
-  std::vector<int> offsets;
-  for (int peer = 0; peer < state.size; ++peer) {
-    counts.push_back(checked_cast<int>(std::ssize(sum.nodes_of(peer)) * count));
-    offsets.push_back(checked_cast<int>(sum.first_node_of(peer) * count));
+/// Elements `tile` of each of `num_nodes` partial sums of `count` elements, one node after another.
+void copy_tile(const float* partials, std::int64_t num_nodes, std::int64_t count, Range tile,
+               float* target) {
+  for (std::int64_t node = 0; node < num_nodes; ++node) {
+    std::copy_n(partials + node * count + tile.begin, tile.size(), target + node * tile.size());
   }
-  CARAVAN_MPI(MPI_Allgatherv(partials.data_ptr<float>(), checked_cast<int>(partials.numel()),
-                             MPI_FLOAT, state.gathered.data(), counts.data(), offsets.data(),
-                             MPI_FLOAT, state.comm.get()));
-  return state.gathered.data();
 }
 
 }  // namespace
+
+const float* MpiCommunicator::State::exchange_on_node(const SlicedSum& sum, const float* partials,
+                                                      std::int64_t count, Range tile) {
+  float* slot = window->begin_exchange();
+  copy_tile(partials, std::ssize(sum.nodes_of(rank)), count, tile,
+            slot + sum.first_node_of(rank) * tile.size());
+  window->arrive();
+  return slot;
+}
+
+const float* MpiCommunicator::State::exchange_by_mpi(const SlicedSum& sum, const float* partials,
+                                                     std::int64_t count, Range tile) {
+  const std::int64_t own_nodes = std::ssize(sum.nodes_of(rank));
+  sent.resize(static_cast<std::size_t>(own_nodes * tile.size()));
+  gathered.resize(static_cast<std::size_t>(sum.num_nodes() * tile.size()));
+  copy_tile(partials, own_nodes, count, tile, sent.data());
+  counts.clear();
+  offsets.clear();
+  for (int peer = 0; peer < size; ++peer) {
+    counts.push_back(checked_cast<int>(std::ssize(sum.nodes_of(peer)) * tile.size()));
+    offsets.push_back(checked_cast<int>(sum.first_node_of(peer) * tile.size()));
+  }
+  CARAVAN_MPI(MPI_Allgatherv(sent.data(), checked_cast<int>(sent.size()), MPI_FLOAT,
+                             gathered.data(), counts.data(), offsets.data(), MPI_FLOAT,
+                             comm.get()));
+  return gathered.data();
+}
 
 MpiCommunicator::MpiCommunicator(Exchange exchange) : state_(std::make_unique<State>()) {
   MPI_Comm duplicate = MPI_COMM_NULL;
@@ -119,8 +132,9 @@ MpiCommunicator::MpiCommunicator(Exchange exchange) : state_(std::make_unique<St
   CARAVAN_MPI(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN));
   CARAVAN_MPI(MPI_Comm_rank(duplicate, &state_->rank));
   CARAVAN_MPI(MPI_Comm_size(duplicate, &state_->size));
-  if (SharedWindow::possible(duplicate) && exchange == Exchange::kBest) {
-    state_->window = std::make_unique<SharedWindow>(duplicate);
+  if (exchange == Exchange::kBest) {
+    state_->window =
+        SharedWindow::make(duplicate, kExchangeBytes / 2 / std::int64_t{sizeof(float)});
   }
 }
 
@@ -138,10 +152,15 @@ void MpiCommunicator::add_sliced_sum(const SlicedSum& sum, const at::Tensor& par
   CARAVAN_ASSERT(sum.num_ranks() == state_->size && partials.numel() == own_nodes * count,
                  "partial sums of {} elements, expected {} nodes of {}", partials.numel(),
                  own_nodes, count);
-  const std::int64_t needed = sum.num_nodes() * count;
-  const float* gathered = state_->window ? exchange_on_node(*state_, sum, partials, needed)
-                                         : exchange_by_mpi(*state_, sum, partials, needed);
-  finish_tree_sum(sum, gathered, accumulator.data_ptr<float>(), count, state_->scratch);
+  const auto* own = partials.data_ptr<float>();
+  auto* target = accumulator.data_ptr<float>();
+  const std::int64_t step = tile_elements(sum, kExchangeBytes / 2 / std::int64_t{sizeof(float)});
+  for (std::int64_t begin = 0; begin < count; begin += step) {
+    const Range tile{begin, std::min(begin + step, count)};
+    const float* gathered = state_->window ? state_->exchange_on_node(sum, own, count, tile)
+                                           : state_->exchange_by_mpi(sum, own, count, tile);
+    finish_tree_sum(sum, gathered, target + begin, tile.size(), state_->scratch);
+  }
 }
 
 void MpiCommunicator::sum_disjoint(at::Tensor& x) {
@@ -160,8 +179,10 @@ void MpiCommunicator::gather_columns(const at::Tensor& local,
   CARAVAN_ASSERT(std::ssize(widths) == state_->size, "{} widths for {} ranks", widths.size(),
                  state_->size);
   const std::int64_t num_rows = local.size(0);
-  std::vector<int> counts;
-  std::vector<int> offsets;
+  auto& counts = state_->counts;
+  auto& offsets = state_->offsets;
+  counts.clear();
+  offsets.clear();
   std::int64_t total = 0;
   for (const std::int64_t width : widths) {
     counts.push_back(checked_cast<int>(num_rows * width));

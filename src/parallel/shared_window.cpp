@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include <sched.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <new>
 
 #include "caravan/core/log.h"
@@ -12,68 +12,83 @@
 namespace caravan::parallel {
 namespace {
 
-constexpr std::int64_t kSmallestSlot = 64 * 1024;  // floats
-
 // PAUSE rounds before giving the core away: a few microseconds, the usual difference between ranks.
 constexpr int kSpinRounds = 2000;
 
-}  // namespace
+constexpr std::size_t kCacheLine = 64;
 
-bool SharedWindow::possible(MPI_Comm comm) {
+bool all_agree(MPI_Comm comm, bool own) {
+  int agreed = own ? 1 : 0;
+  CARAVAN_MPI(MPI_Allreduce(MPI_IN_PLACE, &agreed, 1, MPI_INT, MPI_MIN, comm));
+  return agreed == 1;
+}
+
+bool on_one_node(MPI_Comm comm) {
   MPI_Comm node = MPI_COMM_NULL;
   CARAVAN_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  int sizes[2] = {0, 0};
-  CARAVAN_MPI(MPI_Comm_size(node, &sizes[0]));
-  CARAVAN_MPI(MPI_Comm_size(comm, &sizes[1]));
+  int node_size = 0;
+  int comm_size = 0;
+  CARAVAN_MPI(MPI_Comm_size(node, &node_size));
+  CARAVAN_MPI(MPI_Comm_size(comm, &comm_size));
   CARAVAN_MPI(MPI_Comm_free(&node));
-  int together = sizes[0] == sizes[1] ? 1 : 0;
-  CARAVAN_MPI(MPI_Allreduce(MPI_IN_PLACE, &together, 1, MPI_INT, MPI_MIN, comm));
-  return together == 1;
+  return all_agree(comm, node_size == comm_size);
 }
 
-SharedWindow::SharedWindow(MPI_Comm comm) : comm_(comm) {
-  CARAVAN_MPI(MPI_Comm_rank(comm_, &rank_));
-  CARAVAN_MPI(MPI_Comm_size(comm_, &size_));
+}  // namespace
+
+std::unique_ptr<SharedWindow> SharedWindow::make(MPI_Comm comm, std::int64_t slot_floats) {
+  if (!on_one_node(comm)) return nullptr;
+  int rank = 0;
+  int size = 1;
+  CARAVAN_MPI(MPI_Comm_rank(comm, &rank));
+  CARAVAN_MPI(MPI_Comm_size(comm, &size));
+  // All memory is rank 0's: flags, two slots, and room to start them on a cache line.
+  const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(Flag) +
+                            2 * static_cast<std::size_t>(slot_floats) * sizeof(float) + kCacheLine;
+  void* own = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  const int code = MPI_Win_allocate_shared(rank == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1,
+                                           MPI_INFO_NULL, comm, static_cast<void*>(&own), &window);
+  if (!all_agree(comm, code == MPI_SUCCESS)) {
+    if (rank == 0) {
+      log::warning(
+          "no {} bytes of shared memory on this node (is /dev/shm full?): partial sums go "
+          "through MPI messages, which is slower",
+          bytes);
+    }
+    return nullptr;
+  }
+  return std::unique_ptr<SharedWindow>(new SharedWindow(window, comm, slot_floats));
 }
 
-SharedWindow::~SharedWindow() { release(); }
+SharedWindow::SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floats)
+    : window_(window), slot_floats_(slot_floats) {
+  CARAVAN_MPI(MPI_Comm_rank(comm, &rank_));
+  CARAVAN_MPI(MPI_Comm_size(comm, &size_));
+  MPI_Aint size = 0;
+  int unit = 0;
+  void* base = nullptr;
+  CARAVAN_MPI(MPI_Win_shared_query(window_, 0, &size, &unit, static_cast<void*>(&base)));
+  CARAVAN_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_));
+  // The mapping starts on a page in every rank, so aligning the offset aligns the address.
+  const std::size_t misalignment = reinterpret_cast<std::uintptr_t>(base) % kCacheLine;
+  auto* memory =
+      static_cast<std::byte*>(base) + (misalignment == 0 ? 0 : kCacheLine - misalignment);
+  flags_ = reinterpret_cast<Flag*>(memory);
+  slots_ = reinterpret_cast<float*>(memory + static_cast<std::size_t>(size_) * sizeof(Flag));
+  new (&flags_[rank_]) Flag{};
+  flags_[rank_].epoch.store(0, std::memory_order_release);
+  CARAVAN_MPI(MPI_Barrier(comm));
+}
 
-void SharedWindow::release() noexcept {
-  if (window_ == MPI_WIN_NULL) return;
+SharedWindow::~SharedWindow() {
   MPI_Win_unlock_all(window_);
   if (MPI_Win_free(&window_) != MPI_SUCCESS) log::warning("MPI_Win_free failed");
 }
 
-void SharedWindow::allocate(std::int64_t count) {
-  release();
-  capacity_ = std::max(count, kSmallestSlot);
-  const auto flag_bytes = static_cast<MPI_Aint>(sizeof(Flag)) * size_;
-  const auto slot_bytes =
-      static_cast<MPI_Aint>(2 * capacity_) * static_cast<MPI_Aint>(sizeof(float));
-  // All memory is rank 0's; alignment beyond a cache line is what the library gives.
-  const MPI_Aint bytes = rank_ == 0 ? flag_bytes + slot_bytes + 64 : 0;
-  void* own = nullptr;
-  CARAVAN_MPI(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, comm_, &own, &window_));
-  MPI_Aint size = 0;
-  int unit = 0;
-  void* base = nullptr;
-  CARAVAN_MPI(MPI_Win_shared_query(window_, 0, &size, &unit, &base));
-  CARAVAN_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, window_));
-  // The mapping starts on a page in every rank, so aligning the offset aligns the address.
-  const auto misalignment = reinterpret_cast<std::uintptr_t>(base) % 64;
-  auto* memory = static_cast<std::byte*>(base) + (misalignment == 0 ? 0 : 64 - misalignment);
-  flags_ = reinterpret_cast<Flag*>(memory);
-  slots_ = reinterpret_cast<float*>(memory + flag_bytes);
-  epoch_ = 0;
-  new (&flags_[rank_]) Flag{};
-  flags_[rank_].epoch.store(0, std::memory_order_release);
-  CARAVAN_MPI(MPI_Barrier(comm_));
-}
-
-float* SharedWindow::begin_exchange(std::int64_t count) {
-  if (window_ == MPI_WIN_NULL || count > capacity_) allocate(count);
+float* SharedWindow::begin_exchange() {
   ++epoch_;
-  return slots_ + (epoch_ % 2) * static_cast<std::uint64_t>(capacity_);
+  return slots_ + (epoch_ % 2) * static_cast<std::uint64_t>(slot_floats_);
 }
 
 void SharedWindow::arrive() {

@@ -8,23 +8,22 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace caravan::parallel {
 
 class SharedWindow {
  public:
-  /// Whether all ranks of `comm` are on one node. Collective.
-  static bool possible(MPI_Comm comm);
+  /// A window of two slots of `slot_floats` where all ranks of `comm` are on one node and the node
+  /// has the memory; null on every rank otherwise. Collective. `comm` is borrowed and outlives it.
+  static std::unique_ptr<SharedWindow> make(MPI_Comm comm, std::int64_t slot_floats);
 
-  /// @param comm  borrowed; outlives the window. All ranks on one node.
-  explicit SharedWindow(MPI_Comm comm);
   ~SharedWindow();
   SharedWindow(const SharedWindow&) = delete;
   SharedWindow& operator=(const SharedWindow&) = delete;
 
-  /// The slot for the next exchange, at least `count` floats: every rank writes its own part of it,
-  /// then calls arrive(). Collective: `count` is the same on every rank.
-  float* begin_exchange(std::int64_t count);
+  /// The slot for the next exchange: every rank writes its own part of it, then calls arrive().
+  float* begin_exchange();
 
   /// Returns when all ranks have arrived; then the whole slot may be read until the next
   /// begin_exchange but one. Waits awake for a short time, then yields its core.
@@ -35,16 +34,14 @@ class SharedWindow {
     std::atomic<std::uint64_t> epoch;
   };
 
-  void allocate(std::int64_t count);
-  void release() noexcept;
+  SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floats);
 
-  MPI_Comm comm_;
   int rank_ = 0;
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;
   Flag* flags_ = nullptr;
   float* slots_ = nullptr;
-  std::int64_t capacity_ = 0;  // floats in one slot
+  std::int64_t slot_floats_ = 0;
   std::uint64_t epoch_ = 0;
 };
 

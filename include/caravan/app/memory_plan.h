@@ -25,6 +25,7 @@ struct MemoryRequest {
   DType dtype = DType::kFloat32;
   std::int64_t max_sequences = 64;
   std::int64_t max_step_tokens = 512;
+  std::int64_t num_threads = 1;          // of a rank, at most
   std::optional<std::int64_t> kv_bytes;  // per rank, asked for by the user
   std::int64_t needed_tokens = 0;        // of the max_sequences largest sequences together
   std::int64_t largest_tokens = 0;       // of the largest sequence
@@ -37,6 +38,8 @@ struct MemoryPlan {
   std::int64_t kv_tokens() const;
   std::int64_t kv_bytes(const RankMemory& rank) const;
   std::int64_t total_bytes(const RankMemory& rank) const;
+  /// What --kv-memory must be for one sequence of that many positions.
+  std::int64_t kv_bytes_for(std::int64_t tokens) const;
 };
 
 /// The number of blocks: what was asked for, or what the input needs within half of the free

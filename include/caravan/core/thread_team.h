@@ -20,6 +20,7 @@ struct ThreadShare {
 class ThreadTeam {
  public:
   /// @param num_threads  at least 1; 1 starts no thread and `run` is a plain call.
+  /// @throws DeviceError if the system gives fewer threads.
   explicit ThreadTeam(int num_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -43,6 +44,8 @@ class ThreadTeam {
  private:
   using Function = void (*)(const void* context, ThreadShare share);
   void run_erased(Function function, const void* context);
+  void serve(int index);
+  void stop();
 
   struct State;
   int size_;

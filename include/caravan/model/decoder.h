@@ -28,6 +28,7 @@ namespace caravan::model {
 struct DecoderLimits {
   std::int64_t max_step_tokens = 512;  // N of the largest step
   std::int64_t kv_blocks = 0;          // blocks of ops::KvPool::kBlockTokens tokens
+  std::int64_t num_threads = 1;        // of the operations' context; only activation_bytes asks
 };
 
 /// Bytes this rank needs besides weights and KV cache.

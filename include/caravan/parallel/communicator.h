@@ -4,8 +4,7 @@
 // tensors.
 //
 // Every call is collective over the group: same order, same shapes (where not said otherwise) on
-// every rank. Callers never ask whether size() > 1. Leaves out: how ranks are grouped (mesh.h),
-// starting MPI (mpi_environment.h).
+// every rank. Callers never ask whether size() > 1. Leaves out: starting MPI (mpi_environment.h).
 
 #include <ATen/core/Tensor.h>
 
@@ -42,6 +41,10 @@ class SlicedSum {
   std::vector<SliceTree::Node> all_nodes_;
   std::vector<SliceTree::Addition> additions_;
 };
+
+/// Memory for exchanging partial sums, once per node (shared) or rank (by MPI); larger sums go in
+/// tiles.
+inline constexpr std::int64_t kExchangeBytes = std::int64_t{16} << 20;
 
 class Communicator {
  public:

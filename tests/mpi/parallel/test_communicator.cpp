@@ -47,7 +47,7 @@ float node_sum(const SliceTree& tree, const SliceTree::Node& node, std::int64_t 
 
 /// Sums of several sizes one after the other, so that buffers grow and slots alternate.
 void check_sliced_sums(Communicator& comm) {
-  for (const std::int64_t rows : {3, 1, 200, 2, 500, 1}) {
+  for (const std::int64_t rows : {3, 1, 200, 2, 500, 40000, 1}) {
     for (const std::int64_t slices : {1, 3, 9, 24, 37}) {
       const SliceTree tree(slices);
       const SlicedSum sum(slices, even_cut(slices, comm.size()));
