@@ -75,6 +75,18 @@ std::optional<JournalLine> parse_line(std::string_view text) {
   return parsed;
 }
 
+// A line that was damaged or torn is no finished record.
+void refuse_records_of_another_run(const std::string& path, std::string_view line,
+                                   const std::string& differences) {
+  const auto parsed = parse_line(line);
+  if (!parsed || line_checksum(parsed->index, parsed->line) != parsed->checksum) return;
+  throw ConfigError(
+      fmt::format("{} belongs to another run; it can only be continued with the same input, model "
+                  "and defaults:{}\nRun the earlier command again, choose another --output, or "
+                  "remove that file to start anew",
+                  path, differences));
+}
+
 }  // namespace
 
 Journal::Journal(std::string path, const Fingerprint& fingerprint, std::int64_t num_records)
@@ -103,6 +115,7 @@ void Journal::create(const Fingerprint& fingerprint) {
 void Journal::load(const Fingerprint& fingerprint) {
   io::InputFile file(path_);
   std::string buffer;
+  std::string differences;  // from the run that the journal belongs to
   std::int64_t position = 0;
   while (position < file.size()) {
     const auto old_size = buffer.size();
@@ -116,9 +129,11 @@ void Journal::load(const Fingerprint& fingerprint) {
          end = buffer.find('\n', begin)) {
       const auto line = std::string_view(buffer).substr(begin, end - begin);
       if (end_ == 0) {
-        check_header(line, fingerprint);
-      } else {
+        differences = header_differences(line, fingerprint);
+      } else if (differences.empty()) {
         load_line(line, end_);
+      } else {
+        refuse_records_of_another_run(path_, line, differences);
       }
       end_ += static_cast<std::int64_t>(line.size()) + 1;
       begin = end + 1;
@@ -130,7 +145,8 @@ void Journal::load(const Fingerprint& fingerprint) {
     CARAVAN_CHECK(buffer.compare(0, length, kHeaderStart, 0, length) == 0, ConfigError,
                   "{} exists and is not a journal of this program: move it away", path_);
   }
-  if (!buffer.empty()) cut(end_);  // a torn last line: its record runs again
+  if (!differences.empty()) end_ = 0;  // nothing is lost: begun anew
+  if (!buffer.empty()) cut(end_);      // a torn last line: its record runs again
 }
 
 void Journal::load_line(std::string_view line, std::int64_t offset) {
@@ -149,7 +165,8 @@ void Journal::load_line(std::string_view line, std::int64_t offset) {
   if (is_error_line(parsed->line)) ++num_errors_;
 }
 
-void Journal::check_header(std::string_view line, const Fingerprint& fingerprint) const {
+std::string Journal::header_differences(std::string_view line,
+                                        const Fingerprint& fingerprint) const {
   const auto header = nlohmann::json::parse(line, nullptr, false);
   CARAVAN_CHECK(
       line.starts_with(kHeaderStart) && header.is_object() && header["fingerprint"].is_object(),
@@ -158,7 +175,6 @@ void Journal::check_header(std::string_view line, const Fingerprint& fingerprint
   for (const auto& [name, value] : header["fingerprint"].items()) {
     found[name] = value.is_string() ? value.get<std::string>() : value.dump();
   }
-  if (found == fingerprint) return;
   std::string differences;
   for (const auto& [name, value] : fingerprint) {
     const auto other = found.find(name);
@@ -170,11 +186,7 @@ void Journal::check_header(std::string_view line, const Fingerprint& fingerprint
     if (!fingerprint.contains(name))
       differences += fmt::format("\n{}: only the journal has it ({})", name, value);
   }
-  throw ConfigError(
-      fmt::format("{} belongs to another run; it can only be continued with the same input, model "
-                  "and defaults:{}\nRun the earlier command again, choose another --output, or "
-                  "remove that file to start anew",
-                  path_, differences));
+  return differences;
 }
 
 void Journal::write_all(std::string_view text) {
@@ -222,9 +234,10 @@ void Journal::sync() {
   dirty_ = false;
 }
 
-void Journal::finish(const std::string& output) {
+void Journal::finish(const std::string& output, const std::function<void()>& keep_alive) {
   CARAVAN_ASSERT(num_done_ == num_records(), "{} of {} records are done", num_done_, num_records());
   sync();
+  io::remove_temporary_files(output);
   io::InputFile source(path_);
   io::AtomicFile target(output);
   std::string buffer;
@@ -236,6 +249,7 @@ void Journal::finish(const std::string& output) {
     if (buffer.size() >= kReadBytes) {
       target.write(buffer);
       buffer.clear();
+      if (keep_alive) keep_alive();
     }
   }
   target.write(buffer);

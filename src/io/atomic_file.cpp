@@ -106,6 +106,25 @@ void AtomicFile::commit() {
   name_.commit();
 }
 
+void remove_temporary_files(const std::string& target) {
+  const std::string start = std::filesystem::path(target).filename().string() + ".part-";
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder_of(target), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(start) || name.size() == start.size() ||
+        name.find_first_not_of("0123456789", start.size()) != std::string::npos) {
+      continue;
+    }
+    std::error_code fault;
+    if (std::filesystem::remove(entry->path(), fault)) {
+      log::info("removed {}, left behind by a run that was killed", entry->path().string());
+    } else if (fault) {
+      log::warning("cannot remove {}: {}", entry->path().string(), fault.message());
+    }
+  }
+}
+
 std::int64_t free_disk_bytes(const std::string& path) {
   std::error_code ignored;
   const std::string place = std::filesystem::is_directory(path, ignored) ? path : folder_of(path);

@@ -6,6 +6,7 @@
 // run that it belongs to. Leaves out: which output may be written (output_files.h).
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -21,10 +22,11 @@ using Fingerprint = std::map<std::string, std::string>;
 class Journal {
  public:
   /// Creates the journal, or continues an existing one: a torn last line is cut, lines whose
-  /// checksum fails are dropped (their records run again).
+  /// checksum fails are dropped (their records run again). One of another run that holds no
+  /// finished record is begun anew.
   ///
-  /// @throws CannotCreateError if the file cannot be created; ConfigError if it belongs to another
-  /// run, naming each part that differs; IoError.
+  /// @throws CannotCreateError if the file cannot be created; ConfigError if it holds records of
+  /// another run, naming each part that differs; IoError.
   Journal(std::string path, const Fingerprint& fingerprint, std::int64_t num_records);
 
   bool has(std::int64_t index) const;
@@ -45,9 +47,10 @@ class Journal {
   void sync();
 
   /// Writes the output lines in input order to `output` by a temporary file and rename, then
-  /// removes the journal. @pre every record is done.
-  /// @throws IoError, CannotCreateError; the journal is untouched then.
-  void finish(const std::string& output);
+  /// removes the journal, and temporary files of runs that were killed here. @pre every record is
+  /// done; the caller holds the lock of `output`. @param keep_alive  called again and again.
+  /// @throws IoError, CannotCreateError, what keep_alive throws; the journal is untouched then.
+  void finish(const std::string& output, const std::function<void()>& keep_alive = {});
 
  private:
   struct Slot {
@@ -57,7 +60,7 @@ class Journal {
   void create(const Fingerprint& fingerprint);
   void load(const Fingerprint& fingerprint);
   void load_line(std::string_view line, std::int64_t offset);
-  void check_header(std::string_view line, const Fingerprint& fingerprint) const;
+  std::string header_differences(std::string_view line, const Fingerprint& fingerprint) const;
   void write_all(std::string_view text);
   void cut(std::int64_t size);
 

@@ -58,6 +58,11 @@ class AtomicFile {
   std::int64_t written_bytes_ = 0;
 };
 
+/// Removes "<target>.part-<number>" that killed writers left behind. Best effort: a failure is
+/// logged. @pre the caller holds a lock that keeps every other writer of `target` away, on all
+/// hosts.
+void remove_temporary_files(const std::string& target);
+
 /// Bytes that this user can still write to the file system of `path` (a folder, or a file to be
 /// made in one).
 /// @throws IoError.

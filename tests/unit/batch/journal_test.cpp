@@ -103,6 +103,56 @@ TEST_F(JournalTest, RefusesAnotherRunAndNamesTheDifference) {
   EXPECT_EQ(read_whole(path_), before);
 }
 
+TEST_F(JournalTest, WithoutAFinishedRecordItBlocksNoOtherRun) {
+  const Fingerprint other = {{"input hash", "abc"}, {"temperature", "0.7"}};
+  fill(0, 0);
+  std::string damaged = read_whole(path_) + R"({"index":0,"crc32c":"00000000","line":{}})" + "\n";
+  for (const std::string& content : {read_whole(path_), damaged, damaged + "{\"ind"}) {
+    folder_.write("out.jsonl.part", content);
+    {
+      Journal journal = open(4, other);
+      EXPECT_EQ(journal.num_done(), 0);
+      journal.append(2, line_of(2));
+    }
+    EXPECT_TRUE(open(4, other).has(2));
+    expect_error<ConfigError>([&] { open(); }, "the journal has 0.7, this run has 0.5");
+  }
+}
+
+TEST_F(JournalTest, ARecordBeyondThisRunsInputStillBlocksIt) {
+  {
+    Journal journal = open();
+    journal.append(3, line_of(3));
+  }
+  expect_error<ConfigError>(
+      [&] {
+        open(1, {{"input hash", "other"}, {"temperature", "0.5"}});
+      },
+      "input hash: the journal has abc, this run has other");
+}
+
+TEST_F(JournalTest, RemovesWhatAKilledRunLeft) {
+  folder_.write("out.jsonl.part-12345", "half an out");
+  for (const char* kept : {"out.jsonl.part-12a", "out.jsonl.part-", "other.jsonl.part-1"}) {
+    folder_.write(kept, "kept");
+  }
+  Journal journal = open(0);
+  journal.finish(output_);
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("out.jsonl.part-12345")));
+  for (const char* kept : {"out.jsonl.part-12a", "out.jsonl.part-", "other.jsonl.part-1"}) {
+    EXPECT_EQ(read_whole(folder_.file(kept)), "kept");
+  }
+}
+
+TEST_F(JournalTest, ShowsThatItIsAliveWhileItWritesALongOutput) {
+  Journal journal = open(3);
+  const std::string text(1 << 20, 'x');
+  for (int i = 0; i < 3; ++i) journal.append(i, "{\"text\":\"" + text + "\"}");
+  int alive = 0;
+  journal.finish(output_, [&] { ++alive; });
+  EXPECT_EQ(alive, 3);
+}
+
 TEST_F(JournalTest, RefusesAFileThatIsNoJournal) {
   folder_.write("out.jsonl.part", "my own notes\n");
   expect_error<ConfigError>([&] { open(); }, "not a journal");
