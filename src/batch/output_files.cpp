@@ -80,6 +80,27 @@ bool is_abandoned(const std::string& path) {
   return !error && fs::file_time_type::clock::now() - written > kAbandonedAfter;
 }
 
+// Whether `seeker` may take the lock of `holder` (nothing: unreadable). A process of the same host
+// is looked up, however long it has not refreshed (suspended, or in a long read).
+bool can_take(const std::string& path, const std::optional<LockOwner>& holder,
+              const LockOwner& seeker) {
+  if (holder && is_stale(*holder, seeker)) return true;
+  const bool known_alive = holder && holder->host == seeker.host;
+  return !known_alive && is_abandoned(path);
+}
+
+// Moves the lock of `holder` out of the way. Two seekers may both have judged it: the later one
+// then finds the lock of the earlier in its hand and puts it back.
+void displace(const std::string& path, const std::optional<LockOwner>& holder,
+              const LockOwner& seeker) {
+  const std::string aside = fmt::format("{}.stale-{}-{}", path, seeker.host, seeker.pid);
+  if (::rename(path.c_str(), aside.c_str()) != 0) return;  // somebody else was faster
+  if (read_owner(aside) != holder && ::link(aside.c_str(), path.c_str()) != 0) {
+    log::warning("cannot put the lock {} of another job back: {}", path, std::strerror(errno));
+  }
+  ::unlink(aside.c_str());
+}
+
 std::string describe(const LockOwner& owner) {
   return fmt::format("process {} on {}{}", owner.pid, owner.host,
                      owner.job.empty() ? "" : fmt::format(" (job {})", owner.job));
@@ -159,18 +180,22 @@ bool is_stale(const LockOwner& holder, const LockOwner& seeker) {
   return !holder.job.empty() && holder.job == seeker.job && holder.restarts < seeker.restarts;
 }
 
-OutputLock::OutputLock(std::string path, const LockOwner& owner) : path_(std::move(path)) {
+OutputLock::OutputLock(std::string path, const LockOwner& owner)
+    : path_(std::move(path)), owner_(owner) {
   // A launcher may report a killed job while its processes still go down: look again for a while.
   constexpr int kAttempts = 30;
   constexpr auto kPause = std::chrono::milliseconds(100);
   std::optional<LockOwner> holder;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (create_lock(path_, owner)) return;
+    if (create_lock(path_, owner_)) {
+      std::this_thread::sleep_for(kPause);  // a slower seeker of the lock before may take this one
+      if (read_owner(path_) == owner_) return;
+    }
     holder = read_owner(path_);
-    if ((holder && is_stale(*holder, owner)) || is_abandoned(path_)) {
+    if (can_take(path_, holder, owner_)) {
       log::warning("taking over {} of {}, which is no longer running", path_,
                    holder ? describe(*holder) : std::string("another job"));
-      ::unlink(path_.c_str());
+      displace(path_, holder, owner_);
     } else {
       std::this_thread::sleep_for(kPause);
     }
@@ -181,8 +206,27 @@ OutputLock::OutputLock(std::string path, const LockOwner& owner) : path_(std::mo
                   path_, holder ? describe(*holder) : std::string("another job")));
 }
 
-OutputLock::~OutputLock() { ::unlink(path_.c_str()); }
+OutputLock::~OutputLock() {
+  if (read_owner(path_) == owner_) ::unlink(path_.c_str());
+}
 
-void OutputLock::refresh() noexcept { ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0); }
+void OutputLock::refresh() {
+  const std::optional<LockOwner> holder = read_owner(path_);
+  CARAVAN_CHECK(!holder || *holder == owner_, IoError,
+                "{} now belongs to {}: this run has lost its output to another one and ends. "
+                "Finished records are kept",
+                path_, describe(*holder));
+  ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+}
+
+void check_free_space(const OutputNames& names, std::int64_t open_records, std::int64_t records) {
+  constexpr std::int64_t kLeastLineBytes = 256;  // an answer of a few tokens
+  const std::int64_t needed = kLeastLineBytes * (open_records + records);
+  const std::int64_t free_bytes = io::free_disk_bytes(names.folder);
+  CARAVAN_CHECK(free_bytes >= needed, IoError,
+                "--output {}: {} records need at least {} bytes in {}, but only {} are free. Make "
+                "room, or choose another folder",
+                names.output, records, needed, names.folder, free_bytes);
+}
 
 }  // namespace caravan::batch

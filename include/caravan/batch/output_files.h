@@ -34,6 +34,7 @@ struct LockOwner {
   std::int64_t started = 0;  // of the process, in the kernel's ticks: tells a reused pid apart
   std::string job;
   std::int64_t restarts = 0;
+  bool operator==(const LockOwner&) const = default;
 };
 
 /// This process. Start time is read from /proc.
@@ -45,7 +46,8 @@ bool is_stale(const LockOwner& holder, const LockOwner& seeker);
 
 class OutputLock {
  public:
-  /// Creates the lock file; takes over a stale one, or one that was not refreshed for 30 minutes.
+  /// Creates the lock file; takes over a stale one, or one of another host that was not refreshed
+  /// for 30 minutes.
   /// @throws CannotCreateError naming the holder.
   OutputLock(std::string path, const LockOwner& owner);
   ~OutputLock();
@@ -53,10 +55,17 @@ class OutputLock {
   OutputLock& operator=(const OutputLock&) = delete;
 
   /// Shows that the holder is alive (updates the file's time). Call every few minutes.
-  void refresh() noexcept;
+  /// @throws IoError if another job has taken the lock over.
+  void refresh();
 
  private:
   std::string path_;
+  LockOwner owner_;
 };
+
+/// Refuses to begin what the disk cannot hold even if every answer is short. @param open_records
+/// are still to be added to the journal, `records` to be written to the output.
+/// @throws IoError with both numbers of bytes.
+void check_free_space(const OutputNames& names, std::int64_t open_records, std::int64_t records);
 
 }  // namespace caravan::batch

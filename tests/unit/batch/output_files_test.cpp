@@ -6,7 +6,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "caravan/core/error.h"
 #include "support/expect_error.h"
@@ -115,6 +119,70 @@ TEST(OutputLock, TakesOverWhatNobodyRefreshes) {
   lock.refresh();
   expect_error<CannotCreateError>([&] { OutputLock(path, this_process("host-b", "", 0)); },
                                   "host-a");
+}
+
+TEST(OutputLock, ALivingProcessOfThisHostIsNeverAbandoned) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.lock");
+  const OutputLock lock(path, me());
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(100));
+  expect_error<CannotCreateError>([&] { OutputLock(path, me()); }, "on host-a");
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST(OutputLock, ALockThatWasTakenOverIsNoLongerOnesOwn) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("out.lock");
+  const LockOwner other = this_process("host-b", "", 0);
+  std::optional<OutputLock> later;
+  {
+    OutputLock lock(path, me());
+    lock.refresh();
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+    later.emplace(path, other);
+    expect_error<IoError>([&] { lock.refresh(); }, "now belongs to process");
+  }
+  EXPECT_TRUE(fs::exists(path)) << "the first holder removed the lock of the second";
+  later->refresh();
+  later.reset();
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 0);
+}
+
+TEST(OutputLock, ManySeekersOfAStaleLockGiveOneHolder) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("out.lock",
+                                        "{\"host\":\"elsewhere\",\"pid\":1,\"started\":1,"
+                                        "\"job\":\"7\",\"restarts\":0}\n");
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  std::vector<pid_t> seekers;
+  for (int i = 0; i < 8; ++i) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        const OutputLock lock(path, this_process("host-a", "", 0));
+        std::this_thread::sleep_for(std::chrono::seconds(5));  // longer than the others seek
+        ::_exit(0);
+      } catch (const CannotCreateError&) {
+        ::_exit(1);
+      }
+    }
+    seekers.push_back(child);
+  }
+  int holders = 0;
+  for (const pid_t child : seekers) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ++holders;
+  }
+  EXPECT_EQ(holders, 1);
+}
+
+TEST(FreeSpace, RefusesWhatCannotFit) {
+  const TemporaryFolder folder;
+  const OutputNames names(folder.file("out.jsonl"));
+  check_free_space(names, 10, 10);
+  expect_error<IoError>([&] { check_free_space(names, 0, std::int64_t{1} << 50); }, "only");
 }
 
 TEST(OutputLock, StaleMeansDeadOrRequeued) {
