@@ -67,6 +67,7 @@ batch::Manifest make_manifest(const JobOptions& options, Job& job, const batch::
 }
 
 void write_manifest(const std::string& path, const batch::Manifest& manifest) {
+  io::remove_temporary_files(path);  // the lock is ours
   io::AtomicFile file(path);
   file.write(batch::manifest_json(manifest));
   file.commit();
@@ -84,7 +85,7 @@ Outcome drive(const JobOptions& options, Job& job, BatchOutput& output, engine::
   driver_options.kv_blocks = job.memory().limits.kv_blocks;
   driver_options.log_seconds = options.log_interval;
   driver_options.stop_requested = [] { return stop_signal() != 0; };
-  driver_options.keep_alive = [&output] { output.lock().refresh(); };
+  driver_options.keep_alive = [&output] { output.keep_alive(); };
   driver_options.refusal = [&job](const engine::Request& request) { return job.refusal(request); };
   const batch::RunEnd end = driver.run(driver_options);
   counts = driver.counts();
@@ -97,10 +98,11 @@ Outcome drive(const JobOptions& options, Job& job, BatchOutput& output, engine::
                   job.names()->journal)};
 }
 
-Outcome complete(const JobOptions& options, Job& job, batch::Journal& journal) {
+Outcome complete(const JobOptions& options, Job& job, BatchOutput& output) {
   const Stopwatch watch;
+  batch::Journal& journal = output.journal();
   const std::int64_t errors = journal.num_errors();
-  journal.finish(options.output);
+  journal.finish(options.output, [&output] { output.keep_alive(); });
   log::info("output: {} lines in {}, written in {:.2f} s", journal.num_records(),
             job.names()->output, watch.seconds());
   if (options.fail_on_error && errors > 0) {
@@ -123,6 +125,15 @@ BatchOutput::BatchOutput(Job& job, const batch::LockOwner& owner)
     log::info("continuing: {} of {} records are in {}", journal_.num_found(),
               journal_.num_records(), job.names()->journal);
   }
+  batch::check_free_space(*job.names(), journal_.num_records() - journal_.num_done(),
+                          journal_.num_records());
+}
+
+void BatchOutput::keep_alive() {
+  constexpr double kSecondsBetween = 30;
+  if (since_refresh_.seconds() < kSecondsBetween) return;
+  lock_.refresh();
+  since_refresh_ = Stopwatch();
 }
 
 Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
@@ -136,7 +147,7 @@ Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
     const engine::EngineStatistics statistics =
         engine != nullptr ? engine->statistics() : engine::EngineStatistics{};
     log_summary(counts, statistics, journal);
-    if (outcome.code == ExitCode::kOk) outcome = complete(options, job, journal);
+    if (outcome.code == ExitCode::kOk) outcome = complete(options, job, output);
     batch::Manifest manifest = make_manifest(options, job, journal, facts);
     manifest.counts = counts;
     manifest.engine = statistics;
@@ -155,8 +166,9 @@ Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
 Outcome run_prompt(Job& job, engine::Engine& engine) {
   const batch::Record& record = job.prompt_record();
   std::vector<engine::Request> requests = batch::engine_requests(record, job.prompt_ids(), 0);
-  const std::string refusal = job.refusal(requests.front());
-  if (!refusal.empty()) return {ExitCode::kBadInput, "--prompt: " + refusal};
+  if (const auto fault = job.refusal(requests.front())) {
+    return {ExitCode::kBadInput, "--prompt: " + fault->message};
+  }
   engine.submit(std::move(requests.front()));
   std::vector<engine::Answer> answers;
   while (answers.empty()) {

@@ -12,6 +12,7 @@
 #include "caravan/batch/driver.h"
 #include "caravan/batch/journal.h"
 #include "caravan/batch/output_files.h"
+#include "caravan/core/clock.h"
 #include "caravan/core/error.h"
 #include "caravan/engine/engine.h"
 
@@ -33,12 +34,15 @@ class BatchOutput {
   /// @throws as OutputLock and Journal.
   BatchOutput(Job& job, const batch::LockOwner& owner);
   batch::Journal& journal() { return journal_; }
-  batch::OutputLock& lock() { return lock_; }
+  /// Shows that the lock has a living holder: call often, it does little more than look at a clock.
+  /// @throws IoError if another job has taken the lock over.
+  void keep_alive();
   bool complete() const { return journal_.num_done() == journal_.num_records(); }
 
  private:
   batch::OutputLock lock_;
   batch::Journal journal_;
+  Stopwatch since_refresh_;
 };
 
 /// How a run ended: the code for all ranks, and one sentence.

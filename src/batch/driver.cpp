@@ -29,11 +29,17 @@ RunEnd Driver::run(const DriverOptions& options) {
       end = RunEnd::kStopped;
       break;
     }
-    while (!exhausted && engine_->num_waiting() < options.queue_ahead) {
+    // Records that never wait (faulty ones, answers of no tokens) must not hold up what follows
+    // below: signals, syncs, the lock.
+    for (std::int64_t taken = 0; !exhausted && taken < options.queue_ahead; ++taken) {
+      if (engine_->num_waiting() >= options.queue_ahead) break;
       exhausted = !submit_next(options);
     }
-    if (engine_->idle()) break;  // the inner loop ended because nothing is left
-    for (engine::Answer& answer : engine_->step()) take(std::move(answer));
+    if (!engine_->idle()) {
+      for (engine::Answer& answer : engine_->step()) take(std::move(answer));
+    } else if (exhausted) {
+      break;
+    }
     const double now = watch.seconds();
     if (now - last_sync >= options.sync_seconds) {
       journal_->sync();
@@ -66,10 +72,9 @@ bool Driver::submit_next(const DriverOptions& options) {
   auto& prompts = std::get<std::vector<TokenizedPrompt>>(built);
   std::vector<engine::Request> requests = engine_requests(record, prompts, next_request_);
   for (const engine::Request& request : requests) {
-    std::string reason = options.refusal ? options.refusal(request) : std::string();
-    if (reason.empty()) continue;
-    fail(item.index, item.custom_id,
-         {400, "context_length_exceeded", std::move(reason), "max_tokens"});
+    const auto fault = options.refusal ? options.refusal(request) : std::nullopt;
+    if (!fault) continue;
+    fail(item.index, item.custom_id, *fault);
     return true;
   }
   const auto count = requests.size();

@@ -58,9 +58,11 @@ void check_model(JsonFields& body, const ParserOptions& options) {
 
 std::optional<std::int64_t> parse_max_tokens(JsonFields& body, Endpoint endpoint,
                                              const RequestDefaults& defaults) {
-  const auto newer = body.integer("max_completion_tokens", 0, kMaxTokensLimit);
   const auto older = body.integer("max_tokens", 0, kMaxTokensLimit);
-  if (newer && endpoint == Endpoint::kChat) return newer;
+  if (endpoint == Endpoint::kChat) {  // the completions endpoint has no such field
+    const auto newer = body.integer("max_completion_tokens", 0, kMaxTokensLimit);
+    if (newer) return newer;
+  }
   if (older) return older;
   if (defaults.max_tokens) return defaults.max_tokens;
   if (endpoint == Endpoint::kCompletion) return kDefaultCompletionTokens;

@@ -121,12 +121,15 @@ engine::SamplingParams parse_sampling(JsonFields& body, const ParserOptions& opt
   sampling.frequency_penalty = body.number("frequency_penalty", -2, 2).value_or(0);
   parse_logit_bias(body, options.vocab_size, sampling);
   parse_stop(body, sampling);
+  if (body.boolean("ignore_eos").value_or(false)) {  // ids that the request names still stop it
+    sampling.stop_ids.clear();
+    sampling.eos_ids.clear();
+  }
   if (const auto ids = body.ids("stop_token_ids", options.vocab_size)) {
     sampling.stop_ids.insert(sampling.stop_ids.end(), ids->begin(), ids->end());
   }
   sampling.num_choices = body.integer("n", 1, kMaxChoices).value_or(1);
   sampling.min_tokens = body.integer("min_tokens", 0, kNoLimit).value_or(0);
-  sampling.ignore_eos = body.boolean("ignore_eos").value_or(false);
   sampling.include_stop_string = body.boolean("include_stop_str_in_output").value_or(false);
   sampling.show_special = !body.boolean("skip_special_tokens").value_or(true);
   return sampling;

@@ -9,6 +9,7 @@
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "caravan/core/log.h"
 
 namespace caravan::batch {
 namespace {
@@ -52,7 +53,7 @@ Workload::Workload(PromptFiles files, const RequestParser& parser, const PromptB
 
 void Workload::add(const PromptFiles::Seen& seen) {
   const auto index = checked_cast<std::int64_t>(entries_.size());
-  Entry entry{seen.place, 0, 0};
+  Entry entry{seen.place, text_hash(seen.text), 0, 0};
   std::string custom_id;
   ParsedRecord parsed =
       seen.too_long ? ParsedRecord(RecordFault{
@@ -106,19 +107,24 @@ bool Workload::is_duplicate(const std::string& custom_id, std::int64_t index, st
 WorkItem Workload::item(std::int64_t index) {
   const auto faulty = faulty_.find(index);
   if (faulty != faulty_.end()) return {index, faulty->second.custom_id, faulty->second.fault};
-  const RecordPlace& place = entries_[static_cast<std::size_t>(index)].place;
+  const Entry& entry = entries_[static_cast<std::size_t>(index)];
+  const RecordPlace& place = entry.place;
   const std::string text = files_.text(place);
+  CARAVAN_CHECK(text_hash(text) == entry.text_hash, IoError,
+                "{}: the input has changed since it was checked. Finished records are kept: put "
+                "the input back as it was and run the same command again, or start anew with "
+                "another --output",
+                files_.label(place));
   std::string custom_id;
   ParsedRecord record = files_.parse(place, text, *parser_, custom_id);
-  if (const auto* fault = std::get_if<RecordFault>(&record)) {
-    throw IoError(fmt::format("{}: the input has changed since it was checked: {}",
-                              files_.label(place), fault->message));
-  }
+  CARAVAN_ASSERT(std::holds_alternative<Record>(record), "{} passed its check and is faulty now",
+                 files_.label(place));
   return {index, std::move(custom_id), std::move(record)};
 }
 
-void Workload::check_capacity(std::int64_t kv_tokens,
-                              const std::function<std::string(const engine::Request&)>& refusal) {
+void Workload::check_capacity(
+    std::int64_t kv_tokens,
+    const std::function<std::optional<RecordFault>(const engine::Request&)>& refusal) {
   for (std::int64_t index = 0; index < size(); ++index) {
     if (entries_[static_cast<std::size_t>(index)].worst_case <= kv_tokens) continue;
     if (faulty_.contains(index)) continue;
@@ -128,10 +134,9 @@ void Workload::check_capacity(std::int64_t kv_tokens,
     const auto* prompts = std::get_if<std::vector<TokenizedPrompt>>(&built);
     CARAVAN_ASSERT(prompts != nullptr, "record {} passed its check and cannot be built", index);
     for (const engine::Request& request : engine_requests(record, *prompts, 0)) {
-      std::string reason = refusal(request);
-      if (reason.empty()) continue;
-      mark_faulty(index, checked.custom_id,
-                  {400, "context_length_exceeded", std::move(reason), "max_tokens"});
+      std::optional<RecordFault> fault = refusal(request);
+      if (!fault) continue;
+      mark_faulty(index, checked.custom_id, std::move(*fault));
       break;
     }
   }
@@ -147,7 +152,8 @@ std::string Workload::fault_list() const {
   for (std::size_t i = 0; i < order.size() && i < kMaxListedFaults; ++i) {
     const auto& place = entries_[static_cast<std::size_t>(order[i])].place;
     const Faulty& faulty = faulty_.at(order[i]);
-    list += fmt::format("\n{}: {}", files_.label(place), faulty.fault.message);
+    list += fmt::format("\n{}: {}", log::escape_line(files_.label(place)),
+                        log::escape_line(faulty.fault.message));
   }
   if (order.size() > kMaxListedFaults) {
     list += fmt::format("\n... and {} more", order.size() - kMaxListedFaults);

@@ -44,7 +44,8 @@ class Job {
   const batch::Record& prompt_record() const { return *prompt_record_; }
   const std::vector<batch::TokenizedPrompt>& prompt_ids() const { return prompt_ids_; }
 
-  std::string refusal(const engine::Request& request) const;
+  /// Why the engine can never run a request, and what to change.
+  std::optional<batch::RecordFault> refusal(const engine::Request& request) const;
   batch::Fingerprint fingerprint() const;
 
  private:

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct DriverOptions {
   std::function<bool()> stop_requested;
   std::function<void()> keep_alive;  // called at every sync
   /// Why the engine can never run a request, or nothing (Engine::refusal).
-  std::function<std::string(const engine::Request&)> refusal;
+  std::function<std::optional<RecordFault>(const engine::Request&)> refusal;
 };
 
 /// What this run did (records of an earlier run are not counted).

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -42,8 +43,9 @@ class Workload {
 
   /// Marks records faulty that the engine can never run (`refusal` gives the reason, or nothing).
   /// Only records that may need more than `kv_tokens` positions are looked at.
-  void check_capacity(std::int64_t kv_tokens,
-                      const std::function<std::string(const engine::Request&)>& refusal);
+  void check_capacity(
+      std::int64_t kv_tokens,
+      const std::function<std::optional<RecordFault>(const engine::Request&)>& refusal);
 
   /// @throws InputError listing the faults (the first 50, and how many there are) if there is any.
   void require_valid() const;
@@ -66,6 +68,7 @@ class Workload {
  private:
   struct Entry {
     RecordPlace place;
+    std::uint64_t text_hash = 0;  // tells whether the file still says what was checked
     std::int32_t worst_case = 0;  // positions of its longest sequence
     std::int32_t sequences = 0;
   };

@@ -72,6 +72,22 @@ TEST(MemoryPlan, TakesWhatIsAskedFor) {
   test::expect_error<ConfigError>([&] { plan_memory(asked); }, "less than one block");
 }
 
+TEST(MemoryPlan, ReservesForOneOpenEndedRecord) {
+  MemoryRequest open_ended = request(2, 40 * kMiB);
+  open_ended.largest_tokens = open_ended.config.max_positions;
+  open_ended.needed_tokens = 8 * open_ended.largest_tokens;
+  EXPECT_GE(plan_memory(open_ended).kv_tokens(), open_ended.config.max_positions);
+}
+
+TEST(MemoryPlan, TheMemoryThatItAsksForSuffices) {
+  for (const std::int64_t tokens : {1, 16, 17, 1000}) {
+    MemoryRequest asked = request(3, 1000 * kMiB);
+    asked.kv_bytes = plan_memory(asked).kv_bytes_for(tokens);
+    EXPECT_GE(plan_memory(asked).kv_tokens(), tokens);
+    EXPECT_LT(plan_memory(asked).kv_tokens(), tokens + ops::KvPool::kBlockTokens);
+  }
+}
+
 TEST(MemoryPlan, SaysWhichRankLacksMemory) {
   MemoryRequest poor = request(2, 1000 * kMiB);
   poor.free_bytes[1] = 100'000;

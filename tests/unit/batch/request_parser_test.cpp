@@ -57,8 +57,8 @@ TEST(RequestParser, ReadsEveryFieldOfAChat) {
   EXPECT_EQ(sampling.num_choices, 2);
   EXPECT_EQ(sampling.seed, ~std::uint64_t{0});
   EXPECT_EQ(sampling.stop_strings, (std::vector<std::string>{"x", "y"}));
-  EXPECT_EQ(sampling.stop_ids, (std::vector<std::int32_t>{test::kEosId, 65}));
-  EXPECT_EQ(sampling.eos_ids, (std::vector<std::int32_t>{test::kEosId}));
+  EXPECT_EQ(sampling.stop_ids, (std::vector<std::int32_t>{65})) << "ignore_eos";
+  EXPECT_TRUE(sampling.eos_ids.empty());
   EXPECT_EQ(sampling.presence_penalty, 1);
   EXPECT_EQ(sampling.frequency_penalty, -1);
   EXPECT_EQ(sampling.repetition_penalty, 1.1);
@@ -68,7 +68,6 @@ TEST(RequestParser, ReadsEveryFieldOfAChat) {
   EXPECT_TRUE(sampling.prompt_logprobs);
   EXPECT_EQ(sampling.top_prompt_logprobs, 3);
   EXPECT_EQ(sampling.min_tokens, 2);
-  EXPECT_TRUE(sampling.ignore_eos);
   EXPECT_TRUE(sampling.include_stop_string);
   EXPECT_TRUE(sampling.show_special);
   EXPECT_TRUE(record.output.return_token_ids);
@@ -93,6 +92,28 @@ TEST(RequestParser, CompletionsDefaultToSixteenTokensAndChatsToNoLimit) {
   EXPECT_EQ(parse_good(completion_line("a", R"("x")"), options).max_tokens, 5);
   EXPECT_EQ(parse_good(chat_line("a"), options).max_tokens, 5);
   EXPECT_EQ(parse_good(chat_line("a", R"(,"max_tokens":0)"), options).max_tokens, 0);
+}
+
+TEST(RequestParser, IgnoringTheEndLeavesTheRequestsOwnStopIds) {
+  const auto both = parse_good(chat_line("a", R"(,"stop_token_ids":[65])")).sampling;
+  EXPECT_EQ(both.stop_ids, (std::vector<std::int32_t>{test::kEosId, 65}));
+  EXPECT_EQ(both.eos_ids, (std::vector<std::int32_t>{test::kEosId}));
+  const auto own =
+      parse_good(chat_line("a", R"(,"stop_token_ids":[65],"ignore_eos":true)")).sampling;
+  EXPECT_EQ(own.stop_ids, (std::vector<std::int32_t>{65}));
+  EXPECT_FALSE(own.ignore_eos);
+  EXPECT_TRUE(parse_good(chat_line("a", R"(,"ignore_eos":true)")).sampling.stop_ids.empty());
+}
+
+TEST(RequestParser, CompletionsHaveNoMaxCompletionTokens) {
+  std::vector<std::string> unknown;
+  const RequestParser parser(parser_options(),
+                             [&](const std::string& name) { unknown.push_back(name); });
+  std::string custom_id;
+  const ParsedRecord parsed =
+      parser.parse_line(completion_line("a", R"("x")", R"(,"max_completion_tokens":7)"), custom_id);
+  EXPECT_EQ(std::get<Record>(parsed).max_tokens, kDefaultCompletionTokens);
+  EXPECT_EQ(unknown, (std::vector<std::string>{"max_completion_tokens"}));
 }
 
 TEST(RequestParser, EchoWithLogprobsAsksForPromptLogprobs) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "caravan/core/error.h"
@@ -47,6 +48,15 @@ TEST_F(WorkloadTest, ListsEveryFaultWithItsLine) {
     EXPECT_NE(list.find(words), std::string::npos) << words << "\nis not in\n" << list;
   }
   test::expect_error<InputError>([&] { workload.require_valid(); }, "--on-invalid=record");
+}
+
+TEST_F(WorkloadTest, TextsOfUsersForgeNoLinesOfTheList) {
+  const Workload workload =
+      load(R"({"custom_id":"a","url":"/x\nin.jsonl:9: \u001b[2J \u009b1m forged","body":{}})"
+           "\n");
+  const std::string list = workload.fault_list();
+  EXPECT_NE(list.find(R"(/x\nin.jsonl:9: \x1b[2J \u009b1m forged)"), std::string::npos) << list;
+  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 1) << list;
 }
 
 TEST_F(WorkloadTest, LongListsAreCutAndCounted) {
@@ -97,8 +107,10 @@ TEST_F(WorkloadTest, CapacityFaultsNameTheRefusal) {
   Workload workload = load(completion_line("a", R"("1234567890")", R"(,"max_tokens":20)") + "\n" +
                            completion_line("b", R"("1")", R"(,"max_tokens":1)") + "\n");
   workload.check_capacity(16, [](const engine::Request& request) {
-    return std::ssize(request.prompt) + request.sampling.max_tokens > 16 ? std::string("too large")
-                                                                         : std::string();
+    return std::ssize(request.prompt) + request.sampling.max_tokens > 16
+               ? std::optional(
+                     RecordFault{400, "context_length_exceeded", "too large", "max_tokens"})
+               : std::nullopt;
   });
   EXPECT_EQ(workload.summary().faulty, 1);
   EXPECT_NE(workload.fault_list().find("p.jsonl:1: too large"), std::string::npos);
@@ -116,6 +128,15 @@ TEST_F(WorkloadTest, NoticesThatTheInputChanged) {
   Workload workload = load(completion_line("a", R"("x")") + "\n");
   std::filesystem::resize_file(folder_.file("p.jsonl"), 3);
   test::expect_error<IoError>([&] { workload.item(0); }, "p.jsonl");
+}
+
+TEST_F(WorkloadTest, NoticesAChangeThatIsStillAValidRecord) {
+  const std::string unchanged = completion_line("b", R"("y")") + "\n";
+  Workload workload = load(completion_line("a", R"("x")") + "\n" + unchanged);
+  folder_.write("p.jsonl", completion_line("a", R"("z")") + "\n" + unchanged);
+  test::expect_error<IoError>([&] { workload.item(0); },
+                              "p.jsonl:1: the input has changed since it was checked");
+  EXPECT_EQ(workload.item(1).custom_id, "b");
 }
 
 }  // namespace
