@@ -28,7 +28,7 @@ std::optional<std::string> environment_value(const std::string& name) {
 
 // One place for messages of last resort: the log may not be set up yet.
 void report(const std::string& message) {
-  const std::string text = fmt::format("caravan: error: {}\n", message);
+  const std::string text = fmt::format("caravan: error: {}\n", log::escape_control(message));
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
@@ -122,7 +122,9 @@ std::optional<std::string> information(const std::vector<std::string>& arguments
 
 int dispatch(int& argc, char**& argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool first_rank = launcher_rank(environment_value) == 0;
+  const bool runs = !arguments.empty() && arguments.front() == command_name(Command::kRun);
+  const std::optional<int> surplus = runs ? std::nullopt : surplus_rank(environment_value);
+  const bool first_rank = runs ? launcher_rank(environment_value) == 0 : !surplus;
   ParsedOptions parsed;
   Command command{};
   bool done = false;
@@ -153,7 +155,14 @@ int dispatch(int& argc, char**& argv) {
   if (command == Command::kRun) {
     return guarded(first_rank, [&] { return run_on_all_ranks(argc, argv, parsed); });
   }
-  if (!first_rank) return 0;  // one process is enough, whatever the launcher started
+  if (surplus) {
+    std::fputs(fmt::format("caravan: {} needs one process: rank 0 does it, rank {} has nothing to "
+                           "do\n",
+                           command_name(command), *surplus)
+                   .c_str(),
+               stderr);
+    return 0;
+  }
   return guarded(true, [&] { return run_alone(command, parsed); });
 }
 

@@ -3,19 +3,59 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string_view>
 
 #include "caravan/app/commands.h"
 
 namespace caravan::app {
 
+namespace {
+
+std::optional<int> number(const Environment& environment, const char* name) {
+  const auto text = environment(name);
+  if (!text) return std::nullopt;
+  int value = 0;
+  const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (fault != std::errc{} || end != text->data() + text->size()) return std::nullopt;
+  return value;
+}
+
+struct LauncherVariables {
+  const char* rank;
+  const char* size;
+};
+constexpr LauncherVariables kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
+constexpr LauncherVariables kPmi = {"PMI_RANK", "PMI_SIZE"};
+constexpr LauncherVariables kSlurm = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
+
+std::optional<int> rank_of_many(const Environment& environment, LauncherVariables variables) {
+  if (number(environment, variables.size).value_or(1) <= 1) return std::nullopt;
+  return number(environment, variables.rank);
+}
+
+}  // namespace
+
 int launcher_rank(const Environment& environment) {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    const auto text = environment(name);
-    if (!text) continue;
-    int rank = 0;
-    const auto [end, fault] = std::from_chars(text->data(), text->data() + text->size(), rank);
-    if (fault == std::errc{} && end == text->data() + text->size()) return rank;
+  for (const LauncherVariables& variables : {kOpenMpi, kPmi, kSlurm}) {
+    if (const auto rank = rank_of_many(environment, variables)) return *rank;
+  }
+  return 0;
+}
+
+std::optional<int> surplus_rank(const Environment& environment) {
+  const auto rank = rank_of_many(environment, kOpenMpi);
+  return rank && *rank != 0 ? rank : std::nullopt;
+}
+
+std::int64_t peak_memory_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    constexpr std::string_view kName = "VmHWM:";
+    if (!line.starts_with(kName)) continue;
+    return std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;  // the file has KiB
   }
   return 0;
 }

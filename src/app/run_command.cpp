@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -103,6 +105,14 @@ batch::LockOwner lock_owner(const std::string& host, const Environment& environm
                              environment_number(environment, "SLURM_RESTART_COUNT").value_or(0));
 }
 
+// "4096, 4128, 4096"; only the ends of the range where there are many.
+std::string by_rank(const std::vector<std::int64_t>& values) {
+  constexpr std::size_t kMostListed = 16;
+  if (values.size() <= kMostListed) return fmt::format("{}", fmt::join(values, ", "));
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return fmt::format("{} to {}", *least, *most);
+}
+
 log::Level level_of(ExitCode code) {
   if (code == ExitCode::kOk) return log::Level::kInfo;
   const bool as_asked = code == ExitCode::kTemporary || code == ExitCode::kRecordErrors;
@@ -133,7 +143,7 @@ class Run {
     load();
     if (!leads()) {
       engine::Engine::follow(*decoder_, *communicator_);
-      return broadcast_value(*communicator_, ExitCode::kOk);
+      return finish({}, nullptr);
     }
     const ModelFront& model = job_->model();
     engine::Engine engine(*decoder_, *communicator_, *context_, *model.tokenizer, limits_);
@@ -210,11 +220,14 @@ class Run {
       file_.emplace(checkpoint::ModelFile::deserialize(bytes));
       file_->set_verify(!options_.no_verify);
       decoder_.emplace(file_->description().config, *file_, *context_, *communicator_,
-                       model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks});
+                       model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks},
+                       [this](std::int64_t) {
+                         if (output_) output_->keep_alive();
+                       });
       read_bytes = file_->bytes_read();
     });
-    std::int64_t total = 0;
-    for (const std::int64_t of_rank : gather(*communicator_, read_bytes)) total += of_rank;
+    const std::vector<std::int64_t> read = gather(*communicator_, read_bytes);
+    const std::int64_t total = std::accumulate(read.begin(), read.end(), std::int64_t{0});
     facts_.phase_seconds["load"] = watch.seconds();
     if (!leads()) return;
     log::info(
@@ -223,6 +236,13 @@ class Run {
         format_bytes(static_cast<double>(total)), communicator_->size(), watch.seconds(),
         format_bytes(static_cast<double>(total) / std::max(watch.seconds(), 1e-6)),
         format_bytes(static_cast<double>(decoder_->weight_bytes())), job_->memory().kv_tokens());
+    log::info("bytes read by each rank: {}", by_rank(read));
+  }
+
+  // What each rank held at most.
+  void log_peak_memory() {
+    const std::vector<std::int64_t> peaks = gather(*communicator_, peak_memory_bytes());
+    if (leads()) log::info("summary: peak memory bytes of each rank: {}", by_rank(peaks));
   }
 
   // Ends the followers and gives every rank the leader's code.
@@ -233,6 +253,9 @@ class Run {
       } else {
         outcome = run_records(options_, *job_, *output_, nullptr, facts_);
       }
+    }
+    log_peak_memory();
+    if (leads()) {
       log::write(level_of(outcome.code),
                  fmt::format("{} (exit code {})", outcome.reason, static_cast<int>(outcome.code)));
     }

@@ -1,6 +1,8 @@
 #pragma once
 // The subcommands. Each returns the exit code; errors are thrown and reported by `main`.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,16 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Rank that the launcher says this process has, known before MPI starts; 0 without a launcher.
+/// Rank that the launcher says this process has, known before MPI starts; 0 without a launcher, or
+/// where it says nothing of other ranks (variables of a batch script that started us).
 int launcher_rank(const Environment& environment);
+
+/// The rank of a process that our own MPI launcher started beside rank 0, else nothing. Narrower
+/// than launcher_rank: tasks of a job array or of srun may each convert a model of their own.
+std::optional<int> surplus_rank(const Environment& environment);
+
+/// Most memory that this process has held at a time (the kernel's VmHWM); 0 where it is not told.
+std::int64_t peak_memory_bytes();
 
 /// Writes to standard output and checks that it arrived.
 /// @throws IoError.
