@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "system/program/program_rig.h"
 
@@ -203,6 +204,39 @@ TEST_F(ErrorsTest, InformationNeedsNothing) {
   EXPECT_NE(help.find("--max-tokens"), std::string::npos);
   EXPECT_EQ(help, caravan({"run", "--help"}).out);
   EXPECT_EQ(caravan({"help", "nothing"}).code, 64);
+}
+
+TEST_F(ErrorsTest, LeftoverVariablesOfALauncherSilenceNothing) {
+  ProcessOptions options;
+  options.environment = {{"SLURM_PROCID", "1"}, {"PMI_RANK", "3"}};
+  EXPECT_NE(caravan({"inspect", model()}, options).out, "");
+  expect(caravan({"inspect", folder_.file("none.h5")}, options), 66, {"none.h5"});
+  expect(caravan({"rnu"}, options), 64, {"did you mean run?"});
+}
+
+TEST_F(ErrorsTest, OneOfSeveralRanksConverts) {
+  const ProcessResult result =
+      caravan_on(2, {"convert", std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31",
+                     folder_.file("twice.h5")});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("convert needs one process: rank 0 does it, rank 1 has nothing to do"),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(caravan({"verify", folder_.file("twice.h5")}).code, 0);
+}
+
+TEST_F(ErrorsTest, AnOpenEndedRecordThatTheCacheCannotHoldSaysWhatToDo) {
+  folder_.write("prompts.jsonl", chat_request("a", "Hi"));
+  const ProcessResult refused = caravan(run_arguments("out.jsonl", {"--kv-memory", "64K"}));
+  expect(refused, 65, {"prompts.jsonl:1", "--max-tokens", "--kv-memory"});
+  const std::string_view rest =
+      std::string_view(refused.err).substr(refused.err.find("use --kv-memory ") + 16);
+  const std::string enough(rest.substr(0, rest.find(' ')));
+  EXPECT_EQ(caravan({"plan", "--model", model(), "--input", input(), "--kv-memory", enough}).code,
+            0)
+      << enough;
+  EXPECT_EQ(caravan({"plan", "--model", model(), "--input", input()}).code, 0)
+      << "without the option there is room for one whole context";
 }
 
 TEST_F(ErrorsTest, StandardOutputThatIsFull) {

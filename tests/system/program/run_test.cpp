@@ -187,7 +187,8 @@ TEST_F(RunTest, RecordsThatCanNeverFitTheCacheAreNamedBeforeTheRun) {
                                      completion_request("large", "Hi", {{"max_tokens", 400}}));
   const ProcessResult result = caravan(run_arguments("out.jsonl", {"--kv-memory", "100K"}));
   EXPECT_EQ(result.code, 65) << result.err;
-  EXPECT_NE(result.err.find("prompts.jsonl:2: prompt"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("prompts.jsonl:2: the prompt has 3 tokens"), std::string::npos)
+      << result.err;
   EXPECT_NE(result.err.find("KV cache"), std::string::npos) << result.err;
 }
 
