@@ -1,7 +1,6 @@
 // GGUF files of architecture "llama".
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -14,10 +13,6 @@
 
 namespace caravan::checkpoint {
 namespace {
-
-// Texts of tokens that end a generation; files name one id only where models have several.
-constexpr std::array<std::string_view, 6> kEndTexts = {
-    "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>", "</s>"};
 
 constexpr std::int64_t kPlainLlama3Positions = 8192;
 
@@ -152,6 +147,7 @@ text::GgufTokenizer read_tokenizer(const GgufFile& gguf, const std::string& path
   tokenizer.eos_id = token_id(gguf, "tokenizer.ggml.eos_token_id", path);
   tokenizer.unknown_id = token_id(gguf, "tokenizer.ggml.unknown_token_id", path);
   tokenizer.add_bos = gguf.boolean("tokenizer.ggml.add_bos_token");
+  tokenizer.add_space_prefix = gguf.boolean("tokenizer.ggml.add_space_prefix");
   return tokenizer;
 }
 
@@ -164,8 +160,7 @@ std::vector<std::vector<std::int32_t>> stop_id_lists(const GgufFile& gguf,
     if (const auto id = token_id(gguf, key, path)) lists[0].push_back(*id);
   }
   for (std::size_t id = 0; id < tokenizer.tokens.size(); ++id) {
-    if (std::find(kEndTexts.begin(), kEndTexts.end(), tokenizer.tokens[id]) != kEndTexts.end())
-      lists[0].push_back(static_cast<std::int32_t>(id));
+    if (is_end_of_text(tokenizer.tokens[id])) lists[0].push_back(static_cast<std::int32_t>(id));
   }
   return lists;
 }

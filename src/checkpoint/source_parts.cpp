@@ -1,6 +1,7 @@
 #include "source_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,9 @@ namespace caravan::checkpoint {
 namespace {
 
 constexpr std::string_view kLfsHeader = "version https://git-lfs.github.com/spec/";
+// Texts of tokens that end a generation; sources name one id only where models have several.
+constexpr std::array<std::string_view, 6> kEndTexts = {
+    "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>", "</s>"};
 constexpr std::size_t kMaxFaults = 20;
 constexpr std::size_t kMaxNameBytes = 200;
 
@@ -54,6 +58,12 @@ void refuse_lfs_pointer(io::InputFile& file) {
                 file.path());
 }
 
+std::string read_small_file(const std::filesystem::path& path, std::int64_t max_bytes) {
+  io::InputFile file(path.string());
+  refuse_lfs_pointer(file);
+  return io::read_text_file(path.string(), max_bytes);
+}
+
 void match_tensors(Source& source, std::vector<SourceTensor> found, NameStyle style,
                    const std::string& where) {
   std::map<std::string, SourceTensor> by_name;
@@ -88,20 +98,14 @@ void choose_chat_format(ModelDescription& description, const SourceOptions& opti
   const auto recognised = text::recognise_chat_template(description.chat_template);
   CARAVAN_CHECK(recognised.has_value() || options.chat_format.has_value(), InputError,
                 "{} has a chat template that belongs to no known format; choose one with "
-                "--chat-format none|llama3|llama3.1|chatml",
-                where);
+                "--chat-format {}",
+                where, text::chat_format_names());
   description.chat_format = options.chat_format ? *options.chat_format : recognised->kind;
   if (recognised && recognised->kind == description.chat_format)
     description.chat_default_system = recognised->default_system;
 }
 
 void check_tokenizer(const ModelDescription& description, const std::string& where) {
-  // The file format has no place for scores and space rules yet: storing without them would change
-  // every prompt silently.
-  CARAVAN_CHECK(description.tokenizer.kind != text::TokenizerKind::kSentencePiece, InputError,
-                "{}: the tokenizer is a SentencePiece one (Llama 2), which this version does not "
-                "store",
-                where);
   try {
     const text::Tokenizer tokenizer(description.tokenizer);
     CARAVAN_CHECK(tokenizer.vocab_size() <= description.config.vocab_size, InputError,
@@ -114,6 +118,18 @@ void check_tokenizer(const ModelDescription& description, const std::string& whe
   } catch (const ConfigError& error) {  // here it is the source that is at fault
     throw InputError(fmt::format("{}: {}", where, error.what()));
   }
+}
+
+bool is_end_of_text(std::string_view token) {
+  return std::find(kEndTexts.begin(), kEndTexts.end(), token) != kEndTexts.end();
+}
+
+std::vector<std::int32_t> end_of_text_ids(const std::vector<text::AddedToken>& tokens) {
+  std::vector<std::int32_t> ids;
+  for (const text::AddedToken& token : tokens) {
+    if (token.special && is_end_of_text(token.content)) ids.push_back(token.id);
+  }
+  return ids;
 }
 
 std::vector<std::int32_t> merge_stop_ids(const std::vector<std::vector<std::int32_t>>& lists,

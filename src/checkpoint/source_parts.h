@@ -2,7 +2,9 @@
 // Steps that the source formats share.
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "caravan/checkpoint/source.h"
@@ -10,11 +12,16 @@
 
 namespace caravan::checkpoint {
 
-Source open_hugging_face(const std::string& folder, const SourceOptions& options);
+/// A folder of Hugging Face, Meta or torchtune, or a file of one that holds weights.
+Source open_folder(const std::string& folder_or_file, const SourceOptions& options);
 Source open_gguf(const std::string& path, const SourceOptions& options);
 
 /// @throws InputError if the file is a Git LFS pointer, with the advice to fetch the real file.
 void refuse_lfs_pointer(io::InputFile& file);
+
+/// The whole file, which must not be a Git LFS pointer.
+/// @throws MissingInputError, IoError; InputError if it is longer than `max_bytes`.
+std::string read_small_file(const std::filesystem::path& path, std::int64_t max_bytes);
 
 /// Matches `found` with the tensors that the description wants; fills source.tensors.
 /// Sets description.dtype. @throws InputError listing missing, unknown and ill-shaped tensors.
@@ -29,6 +36,10 @@ void choose_chat_format(ModelDescription& description, const SourceOptions& opti
 /// Checks the tokenizer, and it against the model: every id has a row of the embedding.
 /// @throws InputError.
 void check_tokenizer(const ModelDescription& description, const std::string& where);
+
+/// Ids of the tokens that end a text or a turn in Llama models, by their texts.
+std::vector<std::int32_t> end_of_text_ids(const std::vector<text::AddedToken>& tokens);
+bool is_end_of_text(std::string_view token);
 
 /// Sorted, without repetitions. @throws InputError for an id outside the vocabulary.
 std::vector<std::int32_t> merge_stop_ids(const std::vector<std::vector<std::int32_t>>& lists,

@@ -6,7 +6,10 @@
 
 namespace caravan::checkpoint {
 
-enum class NameStyle { kHuggingFace, kGguf };
+enum class NameStyle { kHuggingFace, kGguf, kMeta, kTorchtune };
+
+/// "Hugging Face", "GGUF", "Meta", "torchtune".
+std::string_view name_style_name(NameStyle style);
 
 /// Name in the source of a canonical tensor: "text.layer.3.wq.bias" is
 /// "model.layers.3.self_attn.q_proj.bias" and "blk.3.attn_q.bias".

@@ -133,14 +133,12 @@ TEST_F(ShardedSource, RefusesTensorsThatAreElsewhereOrTwice) {
 
 TEST(HfSource, RefusesFoldersThatAreSomethingElse) {
   const TemporaryFolder folder;
-  expect_refusal(folder.path(), "has no config.json");
+  expect_refusal(folder.path(), "holds no weights: expected model.safetensors");
   folder.write("adapter_config.json", "{}");
   expect_refusal(folder.path(), "LoRA adapter");
   std::filesystem::remove(folder.file("adapter_config.json"));
   folder.write("m.gguf", "GGUF");
   expect_refusal(folder.path(), "name the file, as " + folder.file("m.gguf"));
-  folder.write("params.json", "{}");
-  expect_refusal(folder.path(), "is a Meta checkpoint");
   expect_error<MissingInputError>([&] { open_source(folder.file("none"), {}); }, "No such file");
 }
 
@@ -148,19 +146,26 @@ TEST(HfSource, RefusesFoldersWithoutUsableWeights) {
   HfFolder folder;
   folder.write();
   folder.remove("model.safetensors");
-  expect_refusal(folder.path(), "has neither model.safetensors nor");
+  expect_refusal(folder.path(), "holds no weights");
+  folder.write("model.safetensors.incomplete", "x");
+  expect_refusal(folder.path(), "the remains of a download that did not finish");
   folder.write("model-00001-of-00002.safetensors", "x");
-  expect_refusal(folder.path(), "the download is incomplete");
+  expect_refusal(folder.path(), "1 of 2 weight files are there (model-00001-of-00002.safetensors");
   folder.write("pytorch_model.bin", "x");
-  expect_refusal(folder.path(), "pickled PyTorch files (pytorch_model.bin)");
+  expect_refusal(folder.path(), "is no file that torch.save wrote");
+  folder.write("pytorch_model.bin", "\x80\x02 old");
+  expect_refusal(folder.path(), "torch.save wrote before PyTorch 1.6");
+  folder.remove("pytorch_model.bin");
+  folder.remove("model-00001-of-00002.safetensors");
   folder.write("adapter_config.json", "{}");
+  folder.write("adapter_model.safetensors", "x");
   expect_refusal(folder.path(), "LoRA adapter");
   folder.write("model.safetensors", kLfsPointer);
   expect_refusal(folder.path(), "model.safetensors is a Git LFS pointer");
-  test::SafetensorsBuilder tune;
-  tune.add("tok_embeddings.weight", {1}, {1});
-  folder.write("model.safetensors", tune.file());
-  expect_refusal(folder.path(), "names of Meta or torchtune checkpoints");
+  test::SafetensorsBuilder gptq;
+  gptq.add_raw("model.layers.0.self_attn.q_proj.qweight", "I32", {1}, "1234");
+  folder.write("model.safetensors", gptq.file());
+  expect_refusal(folder.path(), "quantized by GPTQ, AWQ or bitsandbytes");
   test::SafetensorsBuilder adapter;
   adapter.add("base_model.model.layers.0.q_proj.lora_A.weight", {1}, {1});
   folder.write("model.safetensors", adapter.file());
@@ -173,7 +178,7 @@ TEST(HfSource, RefusesTokenizersThatDoNotFit) {
   folder.remove("tokenizer.json");
   expect_refusal(folder.path(), "has no tokenizer");
   folder.write("tokenizer.model", std::string("\x0a\x0e\x0a\x05<unk>", 9));
-  expect_refusal(folder.path(), "SentencePiece");
+  expect_refusal(folder.path(), "tokenizer.model: ");
   folder.write("tokenizer.json", "{}");
   expect_refusal(folder.path(), "tokenizer.json: ");
   folder.write("tokenizer.json", kLfsPointer);
@@ -191,7 +196,7 @@ TEST(HfSource, TakesTheChatTemplateFromItsSeveralPlaces) {
   folder.write();
   const std::string llama3 = "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>' }}";
   folder.write("tokenizer_config.json", R"({"chat_template":"{{ 'unheard of' }}"})");
-  expect_refusal(folder.path(), "--chat-format none|llama3|llama3.1|chatml");
+  expect_refusal(folder.path(), "--chat-format none|");
   const SourceOptions forced = {.chat_format = text::ChatFormatKind::kChatMl};
   const Source source = open_source(folder.path(), forced);
   EXPECT_EQ(source.description.chat_format, text::ChatFormatKind::kChatMl);
@@ -282,9 +287,9 @@ TEST(OpenSource, RefusesOtherFilesByContent) {
   const TemporaryFolder folder;
   expect_refusal(folder.write("a", "hello"), "is of no known format");
   expect_refusal(folder.write("a", ""), "is of no known format");
-  expect_refusal(folder.write("a", std::string("PK\x03\x04") + "zip"), "pickled PyTorch file");
+  expect_refusal(folder.write("a", std::string("PK\x03\x04") + "zip"), "has no config.json");
   expect_refusal(folder.write("a", kLfsPointer), "Git LFS pointer");
-  expect_refusal(folder.write("a.safetensors", "x"), "name the folder that holds it");
+  expect_refusal(folder.write("a.safetensors", "x"), "has no config.json");
   expect_refusal(folder.write("a", "\x89HDF\r\n\x1a\n and more"), "is an HDF5 file, expected");
 }
 

@@ -1,0 +1,33 @@
+#pragma once
+// Meta's params.json of a Llama text model.
+//
+// Leaves out: what params.json does not say and only the weights or the tokenizer do
+// (complete_meta_config).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "caravan/model/config.h"
+#include "caravan/text/tokenizer_spec.h"
+
+namespace caravan::checkpoint {
+
+struct MetaParams {
+  model::LlamaConfig config;    // without what depends on the tokenizer
+  bool has_vocab_size = false;  // otherwise -1 in the file, as in Llama 2
+  std::optional<double> rope_theta;
+  /// The released models whose head is their embedding (3.2 1B and 3B), by their sizes.
+  bool is_tied_release = false;
+};
+
+/// The feed-forward width is that of Meta's formula.
+/// @throws InputError with `where` for malformed JSON, vision models, mixtures of experts, sliding
+/// windows, quantized or LoRA variants, and sizes that make no sense.
+MetaParams parse_meta_params(const std::string& text, const std::string& where);
+
+/// Sets the rotary base where the file has none (10000 for Llama 2, 500000 for Llama 3) and the
+/// context length, which the file never has. The generation shows in the tokenizer.
+void complete_meta_config(MetaParams& params, text::TokenizerKind tokenizer);
+
+}  // namespace caravan::checkpoint

@@ -1,0 +1,88 @@
+#include "text_files.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "caravan/core/error.h"
+#include "json_reader.h"
+#include "source_parts.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMaxTokenizerBytes = std::int64_t{256} << 20;
+
+// A tiktoken file is text, "base64 rank" a line; SentencePiece's is a protobuf message.
+bool is_tiktoken(const std::string& content) {
+  const std::string line = content.substr(0, content.find('\n'));
+  const std::size_t space = line.find(' ');
+  return space != std::string::npos && space > 0 && space + 1 < line.size() && line.size() < 1024 &&
+         std::all_of(line.begin() + static_cast<std::ptrdiff_t>(space) + 1, line.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || c == '\r'; });
+}
+
+std::string read_optional(const fs::path& path) {
+  return path.empty() ? std::string() : read_small_file(path, kMaxConfigBytes);
+}
+
+// chat_template in tokenizer_config.json is a text, or a list of named ones.
+std::string configured_template(const fs::path& path) {
+  const Json parsed = JsonReader::parse(read_small_file(path, kMaxConfigBytes), path.string());
+  const JsonReader config(parsed, path.string());
+  const Json* value = config.find("chat_template");
+  if (value == nullptr) return {};
+  if (!value->is_array()) return config.text("chat_template").value_or("");
+  for (const Json& entry : *value) {
+    const JsonReader named(entry, config.where() + ", \"chat_template\"");
+    if (named.text("name") == "default") return named.text("template").value_or("");
+  }
+  return {};
+}
+
+}  // namespace
+
+fs::path find_file(const std::vector<fs::path>& places, const std::string& name) {
+  for (const fs::path& place : places) {
+    std::error_code failure;
+    if (fs::exists(place / name, failure)) return place / name;
+  }
+  return {};
+}
+
+text::TokenizerSpec read_tokenizer(const std::vector<fs::path>& places, std::int64_t vocab_size) {
+  for (const fs::path& place : places) {
+    const fs::path json = find_file({place}, "tokenizer.json");
+    const fs::path path = json.empty() ? find_file({place}, "tokenizer.model") : json;
+    if (path.empty()) continue;
+    const std::string content = read_small_file(path, kMaxTokenizerBytes);
+    try {
+      if (!json.empty()) {
+        return text::tokenizer_from_hf_json(
+            content, read_optional(find_file({place}, "tokenizer_config.json")));
+      }
+      return is_tiktoken(content) ? text::tokenizer_from_tiktoken(content, vocab_size)
+                                  : text::tokenizer_from_sentencepiece(content);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}: {}", path.string(), error.what()));
+    }
+  }
+  throw InputError(fmt::format("{} has no tokenizer: expected tokenizer.json or tokenizer.model",
+                               places.front().string()));
+}
+
+std::string read_chat_template(const std::vector<fs::path>& places) {
+  for (const fs::path& place : places) {
+    if (const fs::path jinja = find_file({place}, "chat_template.jinja"); !jinja.empty())
+      return read_small_file(jinja, kMaxConfigBytes);
+    for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
+      if (const fs::path json = find_file({place}, name); !json.empty())
+        return configured_template(json);
+    }
+  }
+  return {};
+}
+
+}  // namespace caravan::checkpoint
