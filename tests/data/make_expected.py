@@ -16,7 +16,9 @@ import numpy as np
 
 NAMES = ["tiny-llama3", "tiny-llama31", "tiny-llama31-bf16", "tiny-llama32", "tiny-uneven",
          "tiny-llama31-gguf-F32", "tiny-llama31-gguf-F16", "tiny-llama31-gguf-Q8_0", "tiny-llama31-gguf-Q4_0",
-         "tiny-llama31-gguf-Q4_1", "tiny-llama31-gguf-Q5_1", "tiny-llama32-gguf-F16"]
+         "tiny-llama31-gguf-Q4_1", "tiny-llama31-gguf-Q5_1", "tiny-llama32-gguf-F16", "tiny-llama2-meta",
+         "tiny-llama31-meta", "tiny-llama31-meta-bf16", "tiny-llama31-tune", "tiny-llama31-tune-bf16",
+         "tiny-k256-gguf-Q4_K_M", "tiny-k256-gguf-Q5_K"]
 
 
 def packed(array):

@@ -37,10 +37,12 @@ ExpectedPrompt read_prompt(const Json& json) {
   return prompt;
 }
 
-/// The GGUF file of a quantization, or the folder itself.
+/// The GGUF file of a quantization, or the folder itself. torchtune's folder has the float32
+/// weights in an epoch and their bf16 form outside.
 std::string source_of(const std::string& checkpoints, const Json& json) {
   const std::string folder = checkpoints + "/" + json.at("checkpoint").get<std::string>();
   const std::string variant = json.at("variant");
+  if (folder.ends_with("-tune")) return variant == "bf16" ? folder : folder + "/epoch_0";
   if (variant.empty()) return folder;
   return folder + "/" + json.at("checkpoint").get<std::string>() + "-" + variant + ".gguf";
 }

@@ -253,6 +253,7 @@ TEST_P(ReferenceOutputs, GreedyTextIsTheSameAloneAndInBatches) {
 TEST_P(ReferenceOutputs, StopIdsEndTheTextAtTheSameStep) {
   const test::ExpectedOutputs& expected = GetParam();
   LoadedModel model(expected);
+  if (expected.stop_ids.empty()) GTEST_SKIP() << "the reference knows no stop ids";
   EXPECT_EQ(model.file().description().generation.stop_ids, expected.stop_ids);
   std::vector<engine::Request> requests;
   for (std::size_t i = 0; i < expected.prompts.size(); ++i) {
