@@ -112,11 +112,16 @@ Outcome complete(const JobOptions& options, Job& job, BatchOutput& output) {
   return {ExitCode::kOk, "finished"};
 }
 
+// The output is looked at again under the lock: the job that held it may have finished meanwhile.
+batch::Journal open_journal(Job& job, batch::ExistingOutput existing) {
+  batch::check_output(*job.names(), job.workload().input_paths(), {}, existing);
+  return batch::Journal(job.names()->journal, job.fingerprint(), job.workload().size());
+}
+
 }  // namespace
 
-BatchOutput::BatchOutput(Job& job, const batch::LockOwner& owner)
-    : lock_(job.names()->lock, owner),
-      journal_(job.names()->journal, job.fingerprint(), job.workload().size()) {
+BatchOutput::BatchOutput(Job& job, const batch::LockOwner& owner, batch::ExistingOutput existing)
+    : lock_(job.names()->lock, owner), journal_(open_journal(job, existing)) {
   if (journal_.num_dropped() > 0) {
     log::warning("{}: {} damaged lines are dropped, their records run again", job.names()->journal,
                  journal_.num_dropped());

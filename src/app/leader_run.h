@@ -31,8 +31,8 @@ struct RunFacts {
 /// Lock and journal of a batch run, held from before the weights are read to the end.
 class BatchOutput {
  public:
-  /// @throws as OutputLock and Journal.
-  BatchOutput(Job& job, const batch::LockOwner& owner);
+  /// @throws as OutputLock, batch::check_output and Journal.
+  BatchOutput(Job& job, const batch::LockOwner& owner, batch::ExistingOutput existing);
   batch::Journal& journal() { return journal_; }
   /// Shows that the lock has a living holder: call often, it does little more than look at a clock.
   /// @throws IoError if another job has taken the lock over.

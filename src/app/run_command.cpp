@@ -201,7 +201,10 @@ class Run {
     agreed(*communicator_, [&] {
       if (!leads()) return;
       job_.emplace(options_, free_bytes);
-      if (!options_.prompt) output_.emplace(*job_, lock_owner(host_, environment_));
+      if (options_.prompt) return;
+      output_.emplace(
+          *job_, lock_owner(host_, environment_),
+          options_.overwrite ? batch::ExistingOutput::kReplace : batch::ExistingOutput::kRefuse);
     });
     facts_.phase_seconds["prepare"] = watch.seconds();
   }
