@@ -130,6 +130,10 @@ void Job::open_parts() {
     faults.attempt([&] { files_.emplace(options_.inputs, file_options); });
   }
   if (names_) {
+    faults.attempt([this] { batch::check_not_replaced(*names_, "--model", options_.model); });
+    if (!options_.config.empty()) {
+      faults.attempt([this] { batch::check_not_replaced(*names_, "--config", options_.config); });
+    }
     faults.attempt([this] {
       batch::check_output(
           *names_, files_ ? files_->paths() : options_.inputs, folders_among(options_.inputs),

@@ -54,9 +54,11 @@ int guarded(bool speaks, const Work& work) {
 // Faults that all ranks know of end in the ordinary way. Any other one may leave peers waiting in a
 // collective, so this rank speaks for itself and ends the job.
 int run_on_all_ranks(int& argc, char**& argv, const ParsedOptions& parsed) {
+  install_stop_signals();  // a signal that comes while MPI starts stops the run as any other
   parallel::MpiEnvironment mpi(argc, argv);
   log::configure(parsed.options.log_level, mpi.world_rank(), mpi.world_size());
-  install_stop_signals();  // after MPI, which has handlers of its own
+  install_stop_signals();  // once more: MPI has handlers of its own
+  report_write_limits_as_errors();
   bool all_know = false;
   const int code = guarded(true, [&] {
     try {
@@ -121,6 +123,7 @@ std::optional<std::string> information(const std::vector<std::string>& arguments
 }
 
 int dispatch(int& argc, char**& argv) {
+  report_write_limits_as_errors();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool runs = !arguments.empty() && arguments.front() == command_name(Command::kRun);
   const std::optional<int> surplus = runs ? std::nullopt : surplus_rank(environment_value);

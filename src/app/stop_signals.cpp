@@ -52,6 +52,9 @@ void set_handler(int signal, void (*handler)(int)) {
 
 void install_stop_signals() {
   for (const int signal : kStopSignals) set_handler(signal, on_stop_signal);
+}
+
+void report_write_limits_as_errors() {
   set_handler(SIGPIPE, SIG_IGN);
   set_handler(SIGXFSZ, SIG_IGN);
 }

@@ -140,18 +140,31 @@ OutputNames::OutputNames(std::string output_path)
   manifest = base.string() + ".manifest.json";
 }
 
+void check_not_replaced(const OutputNames& names, const std::string& option,
+                        const std::string& path) {
+  for (const std::string& written : {names.output, names.journal, names.lock, names.manifest}) {
+    CARAVAN_CHECK(!io::same_file(path, written) && resolved(path) != resolved(written), UsageError,
+                  "{} {} is the same file as {}, which the run writes: it would be overwritten",
+                  option, path, written);
+  }
+}
+
 void check_output(const OutputNames& names, const std::vector<std::string>& inputs,
                   const std::vector<std::string>& input_folders, ExistingOutput existing) {
-  const fs::path output = resolved(names.output);
   for (const std::string& input : inputs) {
-    CARAVAN_CHECK(
-        input == "-" || (!io::same_file(input, names.output) && resolved(input) != output),
-        UsageError, "--output {} is the same file as --input {}: it would be overwritten",
-        names.output, input);
+    if (input != "-") check_not_replaced(names, "--input", input);
   }
   std::error_code error;
   CARAVAN_CHECK(!fs::is_directory(names.output, error), CannotCreateError,
                 "--output {} is a folder; expected the name of a file", names.output);
+  const fs::file_status itself = fs::symlink_status(names.output, error);
+  CARAVAN_CHECK(
+      !fs::exists(itself) || fs::is_regular_file(itself), CannotCreateError,
+      "--output {} is a link, a device or a pipe, and would be replaced by a file; expected "
+      "the name of a regular file",
+      names.output);
+  CARAVAN_CHECK(!fs::is_directory(names.manifest, error), CannotCreateError,
+                "the manifest {} cannot be written: a folder has its name", names.manifest);
   CARAVAN_CHECK(fs::is_directory(names.folder, error), CannotCreateError,
                 "--output {}: there is no folder {}", names.output, names.folder);
   for (const std::string& folder : input_folders) {

@@ -98,11 +98,17 @@ std::string spool_standard_input(const std::string& folder) {
 
 // Standard input is a batch file if its first visible character opens an object.
 Format sniff(io::InputFile& file, TextFiles text_files) {
-  std::string head(static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 4096)), '\0');
-  file.read(0, std::as_writable_bytes(std::span(head)));
-  if (head.starts_with(kByteOrderMark)) head.erase(0, kByteOrderMark.size());
-  const auto first = head.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && head[first] == '{') return Format::kJsonl;
+  std::string head;
+  for (std::int64_t offset = 0; offset < file.size(); offset += std::ssize(head)) {
+    head.resize(static_cast<std::size_t>(std::min<std::int64_t>(file.size() - offset, 4096)));
+    file.read(offset, std::as_writable_bytes(std::span(head)));
+    std::string_view text = head;
+    if (offset == 0 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+    const auto first = text.find_first_not_of(" \t\r\n");
+    if (first == std::string_view::npos) continue;
+    if (text[first] == '{') return Format::kJsonl;
+    break;
+  }
   return text_files == TextFiles::kPromptPerLine ? Format::kTextLines : Format::kWholeText;
 }
 
@@ -362,6 +368,12 @@ ParsedRecord PromptFiles::parse(const RecordPlace& place, std::string_view text,
 std::string PromptFiles::label(const RecordPlace& place) const {
   const OneFile& file = state_->files[static_cast<std::size_t>(place.file)];
   if (file.format == Format::kWholeText) return file.label;
+  if (file.format == Format::kYaml) {
+    const YamlPrompt& prompt = file.yaml[static_cast<std::size_t>(place.offset)];
+    if (prompt.earlier_on_line > 0) {
+      return fmt::format("{}:{}#{}", file.label, place.line, prompt.earlier_on_line + 1);
+    }
+  }
   return fmt::format("{}:{}", file.label, place.line);
 }
 

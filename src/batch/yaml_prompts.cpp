@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <map>
+#include <set>
+
 #include "caravan/batch/prompt_files.h"
 #include "caravan/core/error.h"
 
@@ -13,6 +16,23 @@ std::int32_t line_of(const YAML::Node& node) { return node.Mark().line + 1; }
   throw InputError(fmt::format("{}:{}: {}", path, line, what));
 }
 
+/// Keys of a mapping; yaml-cpp itself lets the last of two equal ones win.
+class KeyCheck {
+ public:
+  explicit KeyCheck(const std::string& path) : path_(path) {}
+  std::string take(const YAML::Node& key) {
+    if (!key.IsScalar()) refuse_yaml(path_, line_of(key), "a key must be a word");
+    if (!seen_.insert(key.Scalar()).second) {
+      refuse_yaml(path_, line_of(key), fmt::format("the key \"{}\" is there twice", key.Scalar()));
+    }
+    return key.Scalar();
+  }
+
+ private:
+  const std::string& path_;
+  std::set<std::string> seen_;
+};
+
 // The text of `system:` or `user:`: a scalar, or a mapping with `text:`.
 std::string role_text(const YAML::Node& node, const std::string& path, const std::string& role) {
   if (node.IsScalar()) return node.Scalar();
@@ -21,8 +41,9 @@ std::string role_text(const YAML::Node& node, const std::string& path, const std
                 fmt::format("{} must be a text or a mapping with text:", role));
   }
   std::string text;
+  KeyCheck keys(path);
   for (const auto& entry : node) {
-    const std::string key = entry.first.Scalar();
+    const std::string key = keys.take(entry.first);
     if (key == "image") {
       refuse_yaml(
           path, line_of(entry.first),
@@ -48,8 +69,9 @@ YamlPrompt one_prompt(const YAML::Node& outer, const std::string& path) {
   YamlPrompt prompt;
   prompt.line = line_of(node);
   bool has_user = false;
+  KeyCheck keys(path);
   for (const auto& entry : node) {
-    const std::string key = entry.first.Scalar();
+    const std::string key = keys.take(entry.first);
     if (key == "system") {
       if (!entry.second.IsNull()) prompt.system = role_text(entry.second, path, key);
     } else if (key == "user") {
@@ -71,15 +93,24 @@ YamlPrompt one_prompt(const YAML::Node& outer, const std::string& path) {
 }  // namespace
 
 std::vector<YamlPrompt> parse_yaml_prompts(const std::string& text, const std::string& path) {
+  if (text.find('\0') != std::string::npos) {
+    refuse_yaml(path, 1, "holds a NUL byte; expected text");
+  }
   try {
-    const YAML::Node root = YAML::Load(text);
-    if (!root || root.IsNull()) return {};
     std::vector<YamlPrompt> prompts;
-    if (!root.IsSequence()) {
-      prompts.push_back(one_prompt(root, path));
-      return prompts;
+    std::map<std::int32_t, std::int32_t> on_line;
+    const auto add = [&](const YAML::Node& node) {
+      prompts.push_back(one_prompt(node, path));
+      prompts.back().earlier_on_line = on_line[prompts.back().line]++;
+    };
+    for (const YAML::Node& root : YAML::LoadAll(text)) {
+      if (!root || root.IsNull()) continue;
+      if (root.IsSequence()) {
+        for (const auto& element : root) add(element);
+      } else {
+        add(root);
+      }
     }
-    for (const auto& element : root) prompts.push_back(one_prompt(element, path));
     return prompts;
   } catch (const YAML::Exception& error) {
     refuse_yaml(path, error.mark.is_null() ? 1 : error.mark.line + 1,

@@ -26,8 +26,23 @@ void check_target(const ConvertOptions& options) {
                 "the target {} is the source itself", options.target);
   CARAVAN_CHECK(!fs::is_directory(options.target, failure), UsageError,
                 "the target {} is a folder, expected the name of a file to write", options.target);
-  CARAVAN_CHECK(options.overwrite || !fs::exists(options.target, failure), UsageError,
+  CARAVAN_CHECK(options.overwrite || !fs::exists(options.target, failure), CannotCreateError,
                 "{} exists already; --overwrite replaces it", options.target);
+  CARAVAN_CHECK(
+      !fs::exists(options.target, failure) || fs::is_regular_file(options.target, failure),
+      CannotCreateError, "the target {} is no regular file", options.target);
+  const fs::path folder = fs::absolute(options.target).parent_path();
+  CARAVAN_CHECK(fs::is_directory(folder, failure), CannotCreateError,
+                "the target {} cannot be created: there is no folder {}", options.target,
+                folder.string());
+  // A source folder's files are its own, whether this conversion reads them or not; a former
+  // conversion's file there may be replaced.
+  CARAVAN_CHECK(!fs::is_directory(options.source, failure) ||
+                    !fs::exists(options.target, failure) ||
+                    fs::path(options.target).extension() == ".h5" ||
+                    !io::same_file(folder.string(), options.source),
+                UsageError, "the target {} is a file of the source folder {}", options.target,
+                options.source);
 }
 
 void check_target_is_no_part(const Source& source, const std::string& target) {

@@ -8,6 +8,10 @@ namespace caravan::app {
 /// reported.
 void install_stop_signals();
 
+/// A closed pipe and a file size limit become errors of the write call, with a message and an exit
+/// code, instead of ending the process silently.
+void report_write_limits_as_errors();
+
 /// A rank that is not the leader passes signals on to it (same node only: launchers signal all
 /// ranks, this covers a user who signals one). @param leader_pid  0: nobody.
 void forward_stop_signals(int leader_pid);

@@ -20,6 +20,11 @@ struct OutputNames {
 
 enum class ExistingOutput { kRefuse, kReplace };
 
+/// @throws UsageError if `path`, which `option` names for reading, is one of the files that the run
+/// writes.
+void check_not_replaced(const OutputNames& names, const std::string& option,
+                        const std::string& path);
+
 /// @param inputs         files that are read. @param input_folders  folders given as input.
 /// @throws UsageError if the output is an input (also by another name), or lies in an input folder
 /// where the next run would read it; CannotCreateError if it exists (kRefuse), is a folder, or its

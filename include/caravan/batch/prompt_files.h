@@ -82,6 +82,7 @@ class PromptFiles {
 /// `line` counts from 1.
 struct YamlPrompt {
   std::int32_t line = 0;
+  std::int32_t earlier_on_line = 0;  // prompts before it that begin on the same line
   std::string system;
   std::string user;
 };

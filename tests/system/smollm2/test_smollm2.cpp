@@ -36,9 +36,8 @@ class SmolLm2 : public testing::Test {
     fs::create_directories(folder_);
     source_ = CARAVAN_MODELS_DIR "/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
     if (!fs::exists(source_)) return;
-    const auto result =
-        test::run_process({CARAVAN_PROGRAM, "convert", source_, model()}, folder_.string());
-    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto result = test::run_process({CARAVAN_PROGRAM, "convert", source_, model()});
+    ASSERT_EQ(result.code, 0) << result.err;
   }
   static void TearDownTestSuite() { fs::remove_all(folder_); }
   void SetUp() override {
@@ -86,11 +85,20 @@ class SmolLm2 : public testing::Test {
         CARAVAN_PROGRAM,       "run",      "--model",          model(), "--input",
         path(name + ".jsonl"), "--output", path(name + ".out")};
     command.insert(command.end(), options.begin(), options.end());
-    if (ranks > 1) command = test::with_ranks(ranks, command);
-    const auto result = test::run_process(command, folder_.string(), test::launcher_environment());
-    EXPECT_EQ(result.exit_code, 0) << name << "\n" << result.err;
+    if (ranks > 1) {
+      const std::vector<std::string> launcher = {
+          CARAVAN_MPIEXEC, "-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"};
+      command.insert(command.begin(), launcher.begin(), launcher.end());
+    }
+    test::ProcessOptions process;
+    process.deadline_seconds = 900;
+    process.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                           {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}};
+    const auto result = test::run_process(command, process);
+    EXPECT_EQ(result.code, 0) << name << "\n" << result.err;
     std::map<std::string, std::string> answers;
-    if (result.exit_code != 0) return answers;
+    if (result.code != 0) return answers;
     for (const Json& line : read_lines(path(name + ".out"))) {
       const Json& body = line["response"]["body"];
       answers[line["custom_id"]] = Json{

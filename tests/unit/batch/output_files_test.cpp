@@ -63,6 +63,22 @@ TEST(CheckOutput, RefusesWhatWouldDestroyOrFail) {
 
 LockOwner me() { return this_process("host-a", "", 0); }
 
+TEST(CheckOutput, NeverReplacesWhatTheRunReadsOrWhatIsNoFile) {
+  const test::TemporaryFolder folder;
+  const std::string model = folder.write("m.h5", "weights");
+  const OutputNames names(folder.file("a.jsonl"));
+  test::expect_error<UsageError>([&] { check_not_replaced(OutputNames(model), "--model", model); },
+                                 "--model");
+  test::expect_error<UsageError>(
+      [&] { check_not_replaced(names, "--config", folder.write("a.manifest.json", "{}")); },
+      "which the run writes");
+  EXPECT_NO_THROW(check_not_replaced(names, "--model", model));
+  std::filesystem::create_symlink(model, folder.file("a.jsonl"));
+  test::expect_error<CannotCreateError>(
+      [&] { check_output(names, {}, {}, ExistingOutput::kReplace); }, "regular file");
+  EXPECT_EQ(std::filesystem::file_size(model), 7U);
+}
+
 TEST(OutputLock, KeepsASecondJobOut) {
   const TemporaryFolder folder;
   const std::string path = folder.file("out.lock");

@@ -29,10 +29,26 @@ TEST(YamlPrompts, ReadsTheFormsOfPrompts) {
   EXPECT_EQ(two[1].line, 2);
 }
 
+TEST(YamlPrompts, ReadsEveryDocumentOfAFile) {
+  const auto prompts = parse_yaml_prompts("user: a\n---\n- user: b\n- user: c\n---\n", "p.yaml");
+  ASSERT_EQ(prompts.size(), 3U);
+  EXPECT_EQ(prompts[0].user + prompts[1].user + prompts[2].user, "abc");
+}
+
+TEST(YamlPrompts, CountsPromptsThatBeginOnOneLine) {
+  const auto prompts = parse_yaml_prompts("[{user: a}, {user: b}]\n", "p.yaml");
+  ASSERT_EQ(prompts.size(), 2U);
+  EXPECT_EQ(prompts[0].earlier_on_line, 0);
+  EXPECT_EQ(prompts[1].earlier_on_line, 1);
+}
+
 TEST(YamlPrompts, NamesLineAndFault) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"user: {text: U, image: a.png}\n", "p.yaml:1: user.image: images need a vision model"},
       {"system: S\n", "user: is missing"},
+      {"user: U\nuser: V\n", "p.yaml:2: the key \"user\" is there twice"},
+      {"user: {text: U, text: V}\n", "the key \"text\" is there twice"},
+      {std::string("user: a\0b\n", 10), "NUL"},
       {"user: ''\n", "user: is empty"},
       {"user: [1]\n", "must be a text or a mapping"},
       {"user: U\nuzer: V\n", "p.yaml:2: unknown key \"uzer\""},

@@ -181,7 +181,8 @@ TEST(Convert, RefusesTargetsThatWouldDestroySomething) {
   options.target = folder.beside("m.h5");
   convert(options);
   const std::string before = test::read_whole(options.target);
-  expect_error<UsageError>([&] { convert(options); }, "exists already; --overwrite replaces it");
+  expect_error<CannotCreateError>([&] { convert(options); },
+                                  "exists already; --overwrite replaces it");
   EXPECT_EQ(test::read_whole(options.target), before);
   options.overwrite = true;
   EXPECT_NO_THROW(convert(options));
