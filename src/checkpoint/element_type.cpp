@@ -2,25 +2,15 @@
 
 #include <cstring>
 
+#include "block_fields.h"
 #include "caravan/core/dtype.h"
 #include "caravan/core/error.h"
+#include "k_quants.h"
 
 namespace caravan::checkpoint {
 namespace {
 
-// Blocks have no padding and no alignment: every field is loaded byte-wise.
-template <typename T>
-T load(const std::byte* p) {
-  T value{};
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-
-float load_half(const std::byte* p) { return fp16_to_float(load<std::uint16_t>(p)); }
-
-int low_nibble(std::byte b) { return std::to_integer<int>(b & std::byte{0x0f}); }
-int high_nibble(std::byte b) { return std::to_integer<int>(b >> 4); }
-int bit(std::uint32_t bits, int index) { return static_cast<int>(bits >> index & 1U); }
+using namespace block_fields;
 
 constexpr int kHalfBlock = 16;  // low nibbles are elements 0-15 of a block, high nibbles 16-31
 
@@ -97,6 +87,13 @@ std::string_view element_type_name(ElementType type) {
     case ElementType::kQ5_0: return "Q5_0";
     case ElementType::kQ5_1: return "Q5_1";
     case ElementType::kQ8_0: return "Q8_0";
+    case ElementType::kQ2_K: return "Q2_K";
+    case ElementType::kQ3_K: return "Q3_K";
+    case ElementType::kQ4_K: return "Q4_K";
+    case ElementType::kQ5_K: return "Q5_K";
+    case ElementType::kQ6_K: return "Q6_K";
+    case ElementType::kIQ4_NL: return "IQ4_NL";
+    case ElementType::kIQ4_XS: return "IQ4_XS";
   }
   return "?";
 }
@@ -112,6 +109,13 @@ BlockLayout block_layout(ElementType type) {
     case ElementType::kQ5_0: return {32, 22};
     case ElementType::kQ5_1: return {32, 24};
     case ElementType::kQ8_0: return {32, 34};
+    case ElementType::kQ2_K: return {256, 84};
+    case ElementType::kQ3_K: return {256, 110};
+    case ElementType::kQ4_K: return {256, 144};
+    case ElementType::kQ5_K: return {256, 176};
+    case ElementType::kQ6_K: return {256, 210};
+    case ElementType::kIQ4_NL: return {32, 18};
+    case ElementType::kIQ4_XS: return {256, 136};
   }
   throw_internal_error(__FILE__, __LINE__, "type", "an element type without a layout");
 }
@@ -135,6 +139,13 @@ void decode_blocks(ElementType type, std::span<const std::byte> blocks, std::spa
     case ElementType::kQ5_0: return each(decode_q5_0);
     case ElementType::kQ5_1: return each(decode_q5_1);
     case ElementType::kQ8_0: return each(decode_q8_0);
+    case ElementType::kQ2_K: return each(decode_q2_k);
+    case ElementType::kQ3_K: return each(decode_q3_k);
+    case ElementType::kQ4_K: return each(decode_q4_k);
+    case ElementType::kQ5_K: return each(decode_q5_k);
+    case ElementType::kQ6_K: return each(decode_q6_k);
+    case ElementType::kIQ4_NL: return each(decode_iq4_nl);
+    case ElementType::kIQ4_XS: return each(decode_iq4_xs);
   }
 }
 

@@ -169,20 +169,13 @@ GgufValue read_value(Cursor& cursor, const std::string& path, const std::string&
 std::string foreign_type_name(std::uint32_t id) {
   switch (id) {
     case 9: return "Q8_1";
-    case 10: return "Q2_K";
-    case 11: return "Q3_K";
-    case 12: return "Q4_K";
-    case 13: return "Q5_K";
-    case 14: return "Q6_K";
     case 15: return "Q8_K";
     case 16: return "IQ2_XXS";
     case 17: return "IQ2_XS";
     case 18: return "IQ3_XXS";
     case 19: return "IQ1_S";
-    case 20: return "IQ4_NL";
     case 21: return "IQ3_S";
     case 22: return "IQ2_S";
-    case 23: return "IQ4_XS";
     case 24: return "I8";
     case 25: return "I16";
     case 26: return "I32";
@@ -204,13 +197,21 @@ ElementType element_type(std::uint32_t id, const std::string& where) {
     case 6: return ElementType::kQ5_0;
     case 7: return ElementType::kQ5_1;
     case 8: return ElementType::kQ8_0;
+    case 10: return ElementType::kQ2_K;
+    case 11: return ElementType::kQ3_K;
+    case 12: return ElementType::kQ4_K;
+    case 13: return ElementType::kQ5_K;
+    case 14: return ElementType::kQ6_K;
+    case 20: return ElementType::kIQ4_NL;
+    case 23: return ElementType::kIQ4_XS;
     case 28: return ElementType::kF64;
     case 30: return ElementType::kBF16;
     default: break;
   }
   throw InputError(fmt::format(
-      "{} has the type {}, which this version does not read; expected F32, F16, BF16, Q8_0, Q4_0, "
-      "Q4_1, Q5_0 or Q5_1 (take another quantization of the model)",
+      "{} has the type {}, which this version does not read; expected F64, F32, F16, BF16, "
+      "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL or IQ4_XS (take another quantization of "
+      "the model)",
       where, foreign_type_name(id)));
 }
 

@@ -10,7 +10,24 @@
 
 namespace caravan::checkpoint {
 
-enum class ElementType { kF64, kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0 };
+enum class ElementType {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS
+};
 
 /// "F32", "Q4_1" ..., as safetensors and GGUF write them.
 std::string_view element_type_name(ElementType type);

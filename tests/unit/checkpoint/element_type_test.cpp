@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "caravan/core/dtype.h"
 #include "caravan/core/error.h"
 #include "generated_files.h"
+#include "support/base64.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -75,6 +78,30 @@ TEST(ElementType, DecodesEightBitBlocks) {
   const auto values = decode(ElementType::kQ8_0, half(0.25F) + codes, 32);
   for (int i = 0; i < 32; ++i)
     EXPECT_EQ(values[static_cast<std::size_t>(i)], 0.25F * static_cast<float>(i * 8 - 128)) << i;
+}
+
+std::vector<std::byte> raw_bytes(const std::string& base64) {
+  const std::string bytes = test::base64_decode(base64);
+  const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
+  return {data, data + bytes.size()};
+}
+
+// Bit for bit: products are exact, sums of two are rounded once in either implementation.
+TEST(ElementType, DecodesRandomBlocksAsTheGgufPackageDoes) {
+  std::ifstream in(std::string(CARAVAN_TEST_DATA) + "/quant_blocks/blocks.json");
+  const auto expected = nlohmann::json::parse(in);
+  std::size_t compared = 0;
+  for (int i = 0; i <= static_cast<int>(ElementType::kIQ4_XS); ++i) {
+    const auto type = static_cast<ElementType>(i);
+    if (!is_quantized(type)) continue;
+    const std::string name(element_type_name(type));
+    const std::vector<float> values = test::base64_floats(expected.at(name).at("values"));
+    std::vector<float> got(values.size());
+    decode_blocks(type, raw_bytes(expected.at(name).at("blocks")), got);
+    EXPECT_EQ(got, values) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, expected.size());
 }
 
 TEST(ReadRectangle, CutsBlocksAnywhere) {
