@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -16,10 +18,12 @@ namespace {
 
 constexpr std::int64_t kPlainLlama3Positions = 8192;
 
-const SourceTensor* find_tensor(const GgufFile& gguf, std::string_view name) {
-  const auto found = std::find_if(gguf.tensors().begin(), gguf.tensors().end(),
+using Tensors = std::vector<SourceTensor>;
+
+const SourceTensor* find_tensor(const Tensors& tensors, std::string_view name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
                                   [&](const SourceTensor& tensor) { return tensor.name == name; });
-  return found == gguf.tensors().end() ? nullptr : &*found;
+  return found == tensors.end() ? nullptr : &*found;
 }
 
 std::int64_t required(const GgufFile& gguf, const std::string& key, const std::string& path) {
@@ -34,9 +38,6 @@ void check_architecture(const GgufFile& gguf, const std::string& path) {
                 "{}: general.architecture is \"{}\", expected \"llama\": this is another "
                 "architecture",
                 path, architecture);
-  CARAVAN_CHECK(gguf.integer("split.count").value_or(1) <= 1, InputError,
-                "{} is one part of a split GGUF; merge the parts first (llama-gguf-split --merge)",
-                path);
   CARAVAN_CHECK(gguf.integer("llama.expert_count").value_or(0) == 0, InputError,
                 "{}: the model is a mixture of experts (llama.expert_count {}), which is not "
                 "supported",
@@ -60,29 +61,31 @@ model::RopeScaling read_scaling(const GgufFile& gguf, const std::string& path) {
 }
 
 // Llama 3 scaling: the factors by which the rotary frequencies are divided.
-std::vector<float> read_rope_divisors(const GgufFile& gguf, io::InputFile& file,
+std::vector<float> read_rope_divisors(const Tensors& tensors, std::vector<io::InputFile>& files,
                                       const model::LlamaConfig& config) {
-  const SourceTensor* tensor = find_tensor(gguf, "rope_freqs.weight");
+  const std::string& path = files.front().path();
+  const SourceTensor* tensor = find_tensor(tensors, "rope_freqs.weight");
   if (tensor == nullptr) {
     if (config.max_positions > kPlainLlama3Positions && config.rope_theta == 500000.0) {
       log::warning(
           "{} has no rope_freqs.weight although it looks like Llama 3.1 or later: its rotary "
           "scaling is lost (an old conversion?)",
-          file.path());
+          path);
     }
     return {};
   }
   CARAVAN_CHECK(tensor->shape == std::vector{config.head_dim / 2}, InputError,
-                "{}: rope_freqs.weight has shape [{}], expected [{}]", file.path(),
+                "{}: rope_freqs.weight has shape [{}], expected [{}]", path,
                 fmt::join(tensor->shape, ", "), config.head_dim / 2);
   std::vector<float> divisors(checked_cast<std::size_t>(tensor->shape[0]));
-  read_rectangle(file, *tensor, {0, 1}, {0, tensor->shape[0]}, divisors.data());
+  read_rectangle(files, *tensor, {0, 1}, {0, tensor->shape[0]}, divisors.data());
   if (std::all_of(divisors.begin(), divisors.end(), [](float d) { return d == 1.0F; })) return {};
   return divisors;
 }
 
-model::LlamaConfig read_config(const GgufFile& gguf, io::InputFile& file) {
-  const std::string& path = file.path();
+model::LlamaConfig read_config(const GgufFile& gguf, const Tensors& tensors,
+                               std::vector<io::InputFile>& files) {
+  const std::string& path = files.front().path();
   model::LlamaConfig config;
   config.hidden_size = required(gguf, "llama.embedding_length", path);
   config.ffn_size = required(gguf, "llama.feed_forward_length", path);
@@ -101,6 +104,11 @@ model::LlamaConfig read_config(const GgufFile& gguf, io::InputFile& file) {
   };
   check_equals_head_dim("llama.attention.value_length");
   check_equals_head_dim("llama.rope.dimension_count");
+  const std::int64_t window = gguf.integer("llama.attention.sliding_window").value_or(0);
+  CARAVAN_CHECK(window <= 0 || window >= config.max_positions, InputError,
+                "{}: the model attends to a sliding window of {} positions (Mistral 0.1), which is "
+                "not supported",
+                path, window);
   const auto epsilon = gguf.real("llama.attention.layer_norm_rms_epsilon");
   CARAVAN_CHECK(epsilon.has_value(), InputError,
                 "{}: the key \"llama.attention.layer_norm_rms_epsilon\" is missing", path);
@@ -108,14 +116,14 @@ model::LlamaConfig read_config(const GgufFile& gguf, io::InputFile& file) {
   config.norm_epsilon = std::stod(fmt::format("{}", static_cast<float>(*epsilon)));
   config.rope_theta = gguf.real("llama.rope.freq_base").value_or(10000.0);
   config.rope_scaling = read_scaling(gguf, path);
-  const SourceTensor* embedding = find_tensor(gguf, "token_embd.weight");
+  const SourceTensor* embedding = find_tensor(tensors, "token_embd.weight");
   CARAVAN_CHECK(embedding != nullptr && embedding->shape.size() == 2, InputError,
                 "{}: the matrix token_embd.weight is missing", path);
   config.vocab_size = gguf.integer("llama.vocab_size").value_or(embedding->shape[0]);
-  config.tied_embeddings = find_tensor(gguf, "output.weight") == nullptr;
-  config.attention_bias = find_tensor(gguf, "blk.0.attn_q.bias") != nullptr;
-  config.mlp_bias = find_tensor(gguf, "blk.0.ffn_gate.bias") != nullptr;
-  config.rope_divisors = read_rope_divisors(gguf, file, config);
+  config.tied_embeddings = find_tensor(tensors, "output.weight") == nullptr;
+  config.attention_bias = find_tensor(tensors, "blk.0.attn_q.bias") != nullptr;
+  config.mlp_bias = find_tensor(tensors, "blk.0.ffn_gate.bias") != nullptr;
+  config.rope_divisors = read_rope_divisors(tensors, files, config);
   if (const auto problems = config.problems(); !problems.empty())
     throw InputError(fmt::format("{}: {}", path, fmt::join(problems, "; ")));
   return config;
@@ -165,17 +173,79 @@ std::vector<std::vector<std::int32_t>> stop_id_lists(const GgufFile& gguf,
   return lists;
 }
 
+// "NAME-00001-of-00003.gguf" of each part, from the name of any of them.
+std::vector<std::string> part_names(const std::string& path, std::int64_t count) {
+  std::smatch match;
+  CARAVAN_CHECK(
+      std::regex_match(path, match, std::regex(R"((.*)-(\d{5})-of-(\d{5})\.gguf)")) &&
+          std::stoll(match.str(3)) == count,
+      InputError,
+      "{} is one part of {} of a split GGUF; its name must end in \"-00001-of-{:05}.gguf\" "
+      "for the other parts to be found",
+      path, count, count);
+  std::vector<std::string> names;
+  std::vector<std::string> missing;
+  for (std::int64_t i = 1; i <= count; ++i) {
+    names.push_back(fmt::format("{}-{:05}-of-{}.gguf", match.str(1), i, match.str(3)));
+    if (!std::filesystem::exists(names.back())) missing.push_back(names.back());
+  }
+  CARAVAN_CHECK(missing.empty(), InputError, "{} of {} parts of a split GGUF are missing: {}",
+                missing.size(), count, fmt::join(missing, ", "));
+  return names;
+}
+
+void check_part(const GgufFile& part, std::int64_t number, std::int64_t count,
+                const std::string& path) {
+  CARAVAN_CHECK(part.integer("split.no").value_or(-1) == number &&
+                    part.integer("split.count").value_or(0) == count,
+                InputError, "{} says that it is part {} of {} (from 0), expected {} of {}", path,
+                part.integer("split.no").value_or(-1), part.integer("split.count").value_or(0),
+                number, count);
+}
+
+// Opens the file, or all parts of a split one; gives the metadata (those of the first part) and
+// appends the tensors of all.
+GgufFile read_parts(Source& source, const std::string& path, Tensors& tensors) {
+  source.files.emplace_back(path);
+  GgufFile first = GgufFile::read(source.files.front());
+  const std::int64_t count = first.integer("split.count").value_or(1);
+  if (count <= 1) {
+    tensors = first.tensors();
+    return first;
+  }
+  source.files.clear();
+  std::set<std::string> names;
+  for (const std::string& name : part_names(path, count)) {
+    const std::int64_t number = std::ssize(source.files);
+    io::InputFile& file = source.files.emplace_back(name);
+    refuse_lfs_pointer(file);
+    GgufFile part = GgufFile::read(file);
+    check_part(part, number, count, name);
+    for (SourceTensor tensor : part.tensors()) {
+      CARAVAN_CHECK(names.insert(tensor.name).second, InputError,
+                    "{}: the tensor \"{}\" is in an earlier part, too", name, tensor.name);
+      tensor.file = number;
+      tensors.push_back(std::move(tensor));
+    }
+    if (number == 0) first = std::move(part);
+  }
+  const std::int64_t expected = first.integer("split.tensors.count").value_or(std::ssize(tensors));
+  CARAVAN_CHECK(expected == std::ssize(tensors), InputError,
+                "{}: the parts hold {} tensors, expected {} (split.tensors.count)", path,
+                tensors.size(), expected);
+  return first;
+}
+
 }  // namespace
 
 Source open_gguf(const std::string& path, const SourceOptions& options) {
   Source source;
-  source.files.emplace_back(path);
-  io::InputFile& file = source.files.front();
-  const GgufFile gguf = GgufFile::read(file);
+  Tensors tensors;
+  const GgufFile gguf = read_parts(source, path, tensors);
   check_architecture(gguf, path);
   ModelDescription& description = source.description;
-  description.config = read_config(gguf, file);
-  match_tensors(source, gguf.tensors(), NameStyle::kGguf, path);
+  description.config = read_config(gguf, tensors, source.files);
+  match_tensors(source, std::move(tensors), NameStyle::kGguf, path);
 
   const std::filesystem::path name(path);
   const std::string given = gguf.text("general.name").value_or("");

@@ -15,9 +15,9 @@ namespace caravan::checkpoint {
 namespace {
 
 constexpr std::string_view kLfsHeader = "version https://git-lfs.github.com/spec/";
-// Texts of tokens that end a generation; sources name one id only where models have several.
-constexpr std::array<std::string_view, 6> kEndTexts = {
-    "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>", "</s>"};
+// Llama 3's tokens that end a text or a turn; sources name one id only where models have several.
+constexpr std::array<std::string_view, 3> kEndTexts = {"<|end_of_text|>", "<|eom_id|>",
+                                                       "<|eot_id|>"};
 constexpr std::size_t kMaxFaults = 20;
 constexpr std::size_t kMaxNameBytes = 200;
 

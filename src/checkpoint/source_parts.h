@@ -37,7 +37,7 @@ void choose_chat_format(ModelDescription& description, const SourceOptions& opti
 /// @throws InputError.
 void check_tokenizer(const ModelDescription& description, const std::string& where);
 
-/// Ids of the tokens that end a text or a turn in Llama models, by their texts.
+/// Ids of the tokens that end a text or a turn in Llama 3 models, by their texts.
 std::vector<std::int32_t> end_of_text_ids(const std::vector<text::AddedToken>& tokens);
 bool is_end_of_text(std::string_view token);
 

@@ -122,11 +122,20 @@ class HfFolder {
   TemporaryFolder folder_;
 };
 
-/// The same kind of model as GGUF (float32, no biases), with a byte-level tokenizer.
-inline GgufBuilder gguf_model(model::LlamaConfig config) {
-  const std::vector<std::string> tokens =
-      byte_tokens({"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>"});
-  config.vocab_size = static_cast<std::int64_t>(tokens.size());
+/// A tensor of a GGUF file, in float32.
+inline void add_gguf_tensor(GgufBuilder& gguf, const TorchTensor& tensor) {
+  const std::vector<std::uint64_t> dims(tensor.shape.rbegin(), tensor.shape.rend());
+  gguf.tensor(checkpoint::source_tensor_name(tensor.canonical_name, checkpoint::NameStyle::kGguf),
+              dims, 0, bytes_of(tensor.values));
+}
+
+inline std::vector<std::string> gguf_tokens() {
+  return byte_tokens({"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>"});
+}
+
+/// The keys of the same kind of model as GGUF, with a byte-level tokenizer.
+inline GgufBuilder gguf_metadata(const model::LlamaConfig& config) {
+  const std::vector<std::string> tokens = gguf_tokens();
   std::vector<std::int32_t> types(tokens.size(), 1);
   for (std::size_t i = 256; i < tokens.size(); ++i) types[i] = 3;
   const auto u32 = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
@@ -148,11 +157,14 @@ inline GgufBuilder gguf_model(model::LlamaConfig config) {
   gguf.texts("tokenizer.ggml.merges", {});
   gguf.u32("tokenizer.ggml.bos_token_id", 256);
   gguf.u32("tokenizer.ggml.eos_token_id", 257);
-  for (const TorchTensor& tensor : torch_tensors(config)) {
-    std::vector<std::uint64_t> dims(tensor.shape.rbegin(), tensor.shape.rend());
-    gguf.tensor(checkpoint::source_tensor_name(tensor.canonical_name, checkpoint::NameStyle::kGguf),
-                dims, 0, bytes_of(tensor.values));
-  }
+  return gguf;
+}
+
+/// A whole GGUF model (float32, no biases).
+inline GgufBuilder gguf_model(model::LlamaConfig config) {
+  GgufBuilder gguf = gguf_metadata(config);
+  config.vocab_size = static_cast<std::int64_t>(gguf_tokens().size());
+  for (const TorchTensor& tensor : torch_tensors(config)) add_gguf_tensor(gguf, tensor);
   return gguf;
 }
 

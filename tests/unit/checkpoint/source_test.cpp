@@ -234,8 +234,8 @@ TEST_F(GgufSource, ReadsDescriptionAndPlaces) {
   EXPECT_EQ(source.description.name, "Generated");
   EXPECT_EQ(source.head_order, HeadOrder::kInterleaved);
   EXPECT_EQ(source.description.config.norm_epsilon, 1e-5);
-  // <|im_end|> by its key, <|endoftext|> and <|eot_id|> by their texts.
-  EXPECT_EQ(source.description.generation.stop_ids, (std::vector<std::int32_t>{257, 258, 259}));
+  // <|im_end|> by its key, <|eot_id|> by its text.
+  EXPECT_EQ(source.description.generation.stop_ids, (std::vector<std::int32_t>{257, 259}));
   EXPECT_EQ(source.tensor("text.layer.0.wo").name, "blk.0.attn_output.weight");
 }
 
@@ -262,7 +262,10 @@ TEST_F(GgufSource, RefusesOtherModels) {
   expect_gguf_refusal(other, "general.architecture is \"qwen2\"");
   GgufBuilder split = test::gguf_model(config);
   split.u32("split.count", 3);
-  expect_gguf_refusal(split, "one part of a split GGUF");
+  expect_gguf_refusal(split, "one part of 3 of a split GGUF");
+  GgufBuilder window = test::gguf_model(config);
+  window.u32("llama.attention.sliding_window", 50);
+  expect_gguf_refusal(window, "a sliding window of 50 positions");
   GgufBuilder experts = test::gguf_model(config);
   experts.u32("llama.expert_count", 8);
   expect_gguf_refusal(experts, "mixture of experts (llama.expert_count 8)");
@@ -272,6 +275,61 @@ TEST_F(GgufSource, RefusesOtherModels) {
   GgufBuilder empty;
   empty.text("general.architecture", "llama");
   expect_gguf_refusal(empty, "\"llama.embedding_length\" is missing");
+}
+
+/// A model whose tensors are dealt out to three parts; the first holds the metadata.
+struct SplitGguf : GgufSource {
+  void write() const {
+    for (std::uint32_t part = 0; part < 3; ++part) {
+      GgufBuilder builder = part == 0 ? test::gguf_metadata(config) : GgufBuilder();
+      builder.u32("split.no", part == wrong_number_in ? 7 : part);
+      builder.u32("split.count", 3);
+      builder.u32("split.tensors.count", tensor_count);
+      std::uint32_t index = 0;
+      for (const auto& tensor : test::torch_tensors(config_of_file())) {
+        const std::uint32_t at = index++ % 3;
+        const bool again = repeated && index == 1 && part == 2;
+        if (at == part || again) test::add_gguf_tensor(builder, tensor);
+      }
+      folder.write(name(part), builder.file());
+    }
+  }
+  static std::string name(std::uint32_t part) {
+    return "m-0000" + std::to_string(part + 1) + "-of-00003.gguf";
+  }
+  model::LlamaConfig config_of_file() const {
+    model::LlamaConfig result = config;
+    result.vocab_size = 260;
+    return result;
+  }
+  std::uint32_t tensor_count = 20;
+  std::uint32_t wrong_number_in = 99;
+  bool repeated = false;
+};
+
+TEST_F(SplitGguf, IsReadFromAnyOfItsParts) {
+  write();
+  for (const std::uint32_t part : {0U, 2U}) {
+    const Source source = open_source(folder.file(name(part)), {});
+    EXPECT_EQ(source.files.size(), 3U);
+    EXPECT_EQ(source.description.config, config_of_file());
+    EXPECT_EQ(source.tensor("text.layer.0.attn_norm").file, 1);
+  }
+}
+
+TEST_F(SplitGguf, RefusesPartsThatDoNotBelongTogether) {
+  wrong_number_in = 1;
+  write();
+  expect_refusal(folder.file(name(0)), "says that it is part 7 of 3 (from 0), expected 1 of 3");
+  wrong_number_in = 99;
+  tensor_count = 21;
+  write();
+  expect_refusal(folder.file(name(0)), "hold 20 tensors, expected 21");
+  repeated = true;
+  write();
+  expect_refusal(folder.file(name(0)), "is in an earlier part, too");
+  std::filesystem::remove(folder.file(name(2)));
+  expect_refusal(folder.file(name(0)), "1 of 3 parts of a split GGUF are missing");
 }
 
 TEST_F(GgufSource, RefusesTensorsThatDoNotMatch) {
