@@ -114,19 +114,19 @@ TEST(ConvertOracleRope, DivisorsOfGgufEqualTheScalingOfHuggingFace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ConvertOracle,
-                         testing::Values("tiny-llama3", "tiny-llama31", "tiny-llama31-bf16",
-                                         "tiny-llama32", "tiny-uneven",
-                                         "tiny-llama31-gguf/tiny-llama31-gguf-F32.gguf",
-                                         "tiny-llama31-gguf/tiny-llama31-gguf-F16.gguf",
-                                         "tiny-llama31-gguf/tiny-llama31-gguf-Q8_0.gguf",
-                                         "tiny-llama31-gguf/tiny-llama31-gguf-Q4_0.gguf",
-                                         "tiny-llama31-gguf/tiny-llama31-gguf-Q4_1.gguf",
-                                         "tiny-llama31-gguf/tiny-llama31-gguf-Q5_1.gguf",
-                                         "tiny-llama32-gguf/tiny-llama32-gguf-F16.gguf",
-                                         "tiny-llama2-meta", "tiny-llama31-meta",
-                                         "tiny-llama31-meta-bf16", "tiny-llama31-tune",
-                                         "tiny-llama31-tune/epoch_0"));
+INSTANTIATE_TEST_SUITE_P(
+    All, ConvertOracle,
+    testing::Values("tiny-llama3", "tiny-llama31", "tiny-llama31-bf16", "tiny-llama32",
+                    "tiny-uneven", "tiny-llama31-gguf/tiny-llama31-gguf-F32.gguf",
+                    "tiny-llama31-gguf/tiny-llama31-gguf-F16.gguf",
+                    "tiny-llama31-gguf/tiny-llama31-gguf-Q8_0.gguf",
+                    "tiny-llama31-gguf/tiny-llama31-gguf-Q4_0.gguf",
+                    "tiny-llama31-gguf/tiny-llama31-gguf-Q4_1.gguf",
+                    "tiny-llama31-gguf/tiny-llama31-gguf-Q5_1.gguf",
+                    "tiny-llama32-gguf/tiny-llama32-gguf-F16.gguf", "tiny-llama2-meta",
+                    "tiny-llama31-meta", "tiny-llama31-meta-bf16", "tiny-llama31-tune",
+                    "tiny-llama31-tune/epoch_0", "tiny-k256-gguf/tiny-k256-gguf-Q4_K_M.gguf",
+                    "tiny-k256-gguf/tiny-k256-gguf-Q5_K.gguf"));
 
 }  // namespace
 }  // namespace caravan::checkpoint
