@@ -14,20 +14,34 @@ using Json = nlohmann::json;
 // Vocabularies from here on are of the Llama 3 kind, whose rotary base is never the class default.
 constexpr std::int64_t kLlama3VocabSize = 100000;
 
+// Mistral 7B is a Llama but for its sliding window, which later versions do not have.
+bool is_mistral(const JsonReader& json) { return json.text("model_type") == "mistral"; }
+
+void check_sliding_window(const JsonReader& json, std::int64_t max_positions) {
+  if (!is_mistral(json) || (json.has("sliding_window") && json.find("sliding_window") == nullptr))
+    return;
+  const std::int64_t window = json.integer("sliding_window").value_or(4096);
+  CARAVAN_CHECK(window >= max_positions, InputError,
+                "{}: the model attends to a sliding window of {} positions (Mistral 0.1), which is "
+                "not supported; 0.2 and later have none",
+                json.where(), window);
+}
+
 void check_architecture(const JsonReader& json) {
   const std::string type = json.text("model_type").value_or("llama");
   CARAVAN_CHECK(type != "mllama", InputError,
                 "{}: the model is a Llama vision model (model_type \"mllama\"); this version reads "
                 "text models only",
                 json.where());
-  CARAVAN_CHECK(type == "llama", InputError,
+  CARAVAN_CHECK(type == "llama" || type == "mistral", InputError,
                 "{}: model_type is \"{}\", expected \"llama\": this is another architecture",
                 json.where(), type);
   if (const Json* names = json.find("architectures"); names != nullptr && names->is_array()) {
+    const std::string expected = is_mistral(json) ? "MistralForCausalLM" : "LlamaForCausalLM";
     for (const Json& name : *names) {
-      CARAVAN_CHECK(name == "LlamaForCausalLM", InputError,
-                    "{}: the architecture is {}, expected \"LlamaForCausalLM\"", json.where(),
-                    name.dump(-1, ' ', false, Json::error_handler_t::replace));
+      CARAVAN_CHECK(name == expected, InputError, "{}: the architecture is {}, expected \"{}\"",
+                    json.where(), name.dump(-1, ' ', false, Json::error_handler_t::replace),
+                    expected);
     }
   }
   if (const auto quantization = json.object("quantization_config")) {
@@ -99,13 +113,15 @@ HfConfig parse_hf_config(const std::string& text, const std::string& where) {
   check_architecture(json);
   HfConfig result;
   model::LlamaConfig& config = result.config;
-  // Absent fields mean the defaults of LlamaConfig in transformers.
+  // Absent fields mean the defaults of LlamaConfig (MistralConfig) in transformers.
+  const bool mistral = is_mistral(json);
   config.vocab_size = json.integer("vocab_size").value_or(32000);
   config.hidden_size = json.integer("hidden_size").value_or(4096);
-  config.ffn_size = json.integer("intermediate_size").value_or(11008);
+  config.ffn_size = json.integer("intermediate_size").value_or(mistral ? 14336 : 11008);
   config.num_layers = json.integer("num_hidden_layers").value_or(32);
   config.num_heads = json.integer("num_attention_heads").value_or(32);
-  config.num_kv_heads = json.integer("num_key_value_heads").value_or(config.num_heads);
+  config.num_kv_heads =
+      json.integer("num_key_value_heads").value_or(mistral ? 8 : config.num_heads);
   CARAVAN_CHECK(config.num_heads > 0, InputError, "{}: num_attention_heads is {}", where,
                 config.num_heads);
   const auto head_dim = json.integer("head_dim");
@@ -114,11 +130,12 @@ HfConfig parse_hf_config(const std::string& text, const std::string& where) {
                 "is no head_dim",
                 where, config.hidden_size, config.num_heads);
   config.head_dim = head_dim.value_or(config.hidden_size / config.num_heads);
-  config.max_positions = json.integer("max_position_embeddings").value_or(2048);
+  config.max_positions = json.integer("max_position_embeddings").value_or(mistral ? 131072 : 2048);
   config.norm_epsilon = json.real("rms_norm_eps").value_or(1e-6);
   config.tied_embeddings = json.boolean("tie_word_embeddings").value_or(false);
   config.attention_bias = json.boolean("attention_bias").value_or(false);
   config.mlp_bias = json.boolean("mlp_bias").value_or(false);
+  check_sliding_window(json, config.max_positions);
   read_rope(json, config);
   result.stop_ids = json.ids("eos_token_id");
   if (const auto problems = config.problems(); !problems.empty())

@@ -20,6 +20,8 @@ class JsonReader {
 
   const std::string& where() const { return where_; }
   const nlohmann::json* find(const char* name) const;
+  /// Whether the field is there, be it null.
+  bool has(const char* name) const { return object_->contains(name); }
 
   // Empty when absent. @throws InputError for another type.
   std::optional<std::int64_t> integer(const char* name) const;

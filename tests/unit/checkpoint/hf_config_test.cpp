@@ -105,6 +105,23 @@ TEST(HfConfig, RefusesOtherModelsByName) {
   expect_refusal(with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}), "\"yarn\"");
 }
 
+TEST(HfConfig, ReadsMistralWithoutSlidingWindow) {
+  json mistral = with("model_type", "mistral");
+  mistral["architectures"] = {"MistralForCausalLM"};
+  mistral["max_position_embeddings"] = 32768;
+  expect_refusal(mistral, "a sliding window of 4096 positions");  // the default of its class
+  mistral["sliding_window"] = 4096;
+  expect_refusal(mistral, "a sliding window of 4096 positions");
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(parse(mistral).config.max_positions, 32768);
+  mistral["sliding_window"] = 32768;
+  EXPECT_NO_THROW(parse(mistral));
+  mistral.erase("num_key_value_heads");
+  EXPECT_EQ(parse(mistral).config.num_kv_heads, 8);
+  mistral["architectures"] = {"LlamaForCausalLM"};
+  expect_refusal(mistral, "expected \"MistralForCausalLM\"");
+}
+
 TEST(HfConfig, RefusesFaultyFields) {
   expect_error<InputError>([] { parse_hf_config("{\"a\": ", "config.json"); },
                            "config.json is not valid JSON");
