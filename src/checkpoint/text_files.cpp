@@ -28,6 +28,12 @@ std::string read_optional(const fs::path& path) {
   return path.empty() ? std::string() : read_small_file(path, kMaxConfigBytes);
 }
 
+text::TokenizerSideFiles side_files(const fs::path& place) {
+  return {read_optional(find_file({place}, "tokenizer_config.json")),
+          read_optional(find_file({place}, "added_tokens.json")),
+          read_optional(find_file({place}, "special_tokens_map.json"))};
+}
+
 // chat_template in tokenizer_config.json is a text, or a list of named ones.
 std::string configured_template(const fs::path& path) {
   const Json parsed = JsonReader::parse(read_small_file(path, kMaxConfigBytes), path.string());
@@ -59,12 +65,9 @@ text::TokenizerSpec read_tokenizer(const std::vector<fs::path>& places, std::int
     if (path.empty()) continue;
     const std::string content = read_small_file(path, kMaxTokenizerBytes);
     try {
-      if (!json.empty()) {
-        return text::tokenizer_from_hf_json(
-            content, read_optional(find_file({place}, "tokenizer_config.json")));
-      }
+      if (!json.empty()) return text::tokenizer_from_hf_json(content, side_files(place));
       return is_tiktoken(content) ? text::tokenizer_from_tiktoken(content, vocab_size)
-                                  : text::tokenizer_from_sentencepiece(content);
+                                  : text::tokenizer_from_sentencepiece(content, side_files(place));
     } catch (const InputError& error) {
       throw InputError(fmt::format("{}: {}", path.string(), error.what()));
     }

@@ -191,6 +191,16 @@ TEST(HfSource, RefusesTokenizersThatDoNotFit) {
   expect_refusal(fewer.write(), "the end-of-text id 1530 is outside the vocabulary of 1530");
 }
 
+TEST(HfSource, HandsTheTokenizersSideFilesOn) {
+  auto config = test::small_config();
+  config.vocab_size = 1540;
+  HfFolder folder(config);
+  folder.write("added_tokens.json", R"({"<|more|>": 1531})");
+  EXPECT_EQ(open_source(folder.write(), {}).description.tokenizer.tokens.size(), 1532U);
+  folder.write("special_tokens_map.json", "{");
+  expect_refusal(folder.path(), "special_tokens_map.json");
+}
+
 TEST(HfSource, TakesTheChatTemplateFromItsSeveralPlaces) {
   HfFolder folder;
   folder.write();
