@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Writes the small inputs of the checkpoint fuzz targets.
+
+Usage: make_checkpoint_corpus.py CORPUS_FOLDER [CARAVAN]
+
+Standard library only. The HDF5 input is a tiny model that the program CARAVAN converts; without it the input stays.
+"""
+import io
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+
+def text(value):
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+def call(module, name):
+    return b"c" + module.encode() + b"\n" + name.encode() + b"\n"
+
+
+def tensor(key, kind, elements, offset, shape, strides):
+    tuple_of = lambda numbers: b"(" + b"".join(b"K" + bytes([n]) for n in numbers) + b"t"
+    storage = b"(" + text("storage") + call("torch", kind) + text(key) + text("cpu") + b"K" + bytes([elements]) + b"tQ"
+    return (call("torch._utils", "_rebuild_tensor_v2") + b"(" + storage + b"K" + bytes([offset]) + tuple_of(shape) +
+            tuple_of(strides) + b"\x89" + call("collections", "OrderedDict") + b")RtR")
+
+
+def state_dict(entries, ordered=False):
+    begin = call("collections", "OrderedDict") + b")R" if ordered else b"}"
+    return begin + b"(" + b"".join(text(name) + value for name, value in entries) + b"u"
+
+
+def pickles():
+    plain = tensor("0", "FloatStorage", 6, 0, (2, 3), (3, 1))
+    shared = tensor("0", "FloatStorage", 6, 1, (2, 2), (1, 2))
+    yield "plain", b"\x80\x02" + state_dict([("w", plain), ("v", shared)], True) + b"."
+    nested = state_dict([("model", state_dict([("w", plain)])), ("epoch", b"K\x03"), ("rate", b"G" + struct.pack(">d", 1))])
+    yield "nested", b"\x80\x02" + nested + b"."
+    short = lambda s: b"\x8c" + bytes([len(s)]) + s + b"\x94"
+    yield "protocol4", (b"\x80\x04\x95" + struct.pack("<Q", 60) + b"}\x94(" + short(b"w") + short(b"torch._utils") +
+                        short(b"_rebuild_tensor_v2") + b"\x93((" + short(b"storage") + short(b"torch") +
+                        short(b"HalfStorage") + b"\x93" + short(b"0") + short(b"cpu") + b"K\x04tQK\x00K\x04\x85K\x01\x85" +
+                        b"\x89}tRu.")
+    yield "forbidden", b"\x80\x02" + state_dict([("w", call("os", "system") + b"(" + text("true") + b"tR")]) + b"."
+    memo = b"q\x01" + b"h\x01"
+    yield "memo", b"\x80\x02}q\x00(" + text("a") + memo + b"0" + plain + text("list") + b"](K\x01K\x02e" + b"u" + \
+        b"}(" + text("_metadata") + b"}ub."
+
+
+def archives():
+    pickle = dict(pickles())["plain"]
+    for name, entries in (("torch", [("m/data.pkl", pickle), ("m/byteorder", b"little"), ("m/data/0", bytes(24))]),
+                          ("empty", []), ("other", [("a.txt", b"text")])):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for entry, data in entries:
+                archive.writestr(zipfile.ZipInfo(entry), data)
+        yield name, out.getvalue()
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        with archive.open(zipfile.ZipInfo("m/data.pkl"), "w", force_zip64=True) as entry:
+            entry.write(pickle)
+    yield "zip64", out.getvalue()
+
+
+def safetensors():
+    def of(header, data):
+        blob = json.dumps(header).encode()
+        return struct.pack("<Q", len(blob)) + blob + data
+    yield "two", of({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+                     "b": {"dtype": "BF16", "shape": [3], "data_offsets": [16, 22]}}, bytes(22))
+    yield "ints", of({"i": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, bytes(8))
+    yield "overlap", of({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                         "b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, bytes(12))
+
+
+def gguf(version, keys, tensors):
+    """Keys are (name, type, bytes), tensors (name, dims, type, bytes)."""
+    string = lambda s: struct.pack("<Q", len(s)) + s.encode()
+    head, info, data = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)), b"", b""
+    for key, kind, value in keys:
+        head += string(key) + struct.pack("<I", kind) + value
+    for name, dims, kind, content in tensors:
+        data += bytes(-len(data) % 32)
+        info += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, len(data))
+        data += content
+    whole = head + info
+    return whole + bytes(-len(whole) % 32) + data
+
+
+def gguf_text(value):
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def ggufs():
+    keys = [("general.architecture", 8, gguf_text("llama")), ("general.alignment", 4, struct.pack("<I", 32)),
+            ("f", 6, struct.pack("<f", 1.5)), ("flag", 7, b"\x01"), ("big", 11, struct.pack("<q", -1)),
+            ("tokens", 9, struct.pack("<IQ", 8, 2) + gguf_text("a") + gguf_text("bc")),
+            ("scores", 9, struct.pack("<IQ", 6, 2) + struct.pack("<ff", 1, 2))]
+    tensors = [("f32", (4, 2), 0, bytes(32)), ("q4_0", (32,), 2, bytes(18)), ("q6_k", (256, 1), 14, bytes(210)),
+               ("iq4_xs", (256,), 23, bytes(136))]
+    for version in (2, 3):
+        yield f"version{version}", gguf(version, keys, tensors)
+
+
+def tiny_model():
+    """One layer of width 4 with a byte-level tokenizer of single bytes."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    tokens = [chr(b) if b in printable else chr(256 + others.index(b)) for b in range(256)]
+    array = lambda kind, values: struct.pack("<IQ", kind, len(values)) + b"".join(values)
+    number = lambda n: struct.pack("<I", n)
+    keys = [("general.architecture", 8, gguf_text("llama")), ("tokenizer.ggml.model", 8, gguf_text("gpt2")),
+            ("tokenizer.ggml.pre", 8, gguf_text("smollm")),
+            ("tokenizer.ggml.tokens", 9, array(8, [gguf_text(t) for t in tokens])),
+            ("tokenizer.ggml.merges", 9, array(8, [])), ("tokenizer.ggml.eos_token_id", 4, number(0)),
+            ("llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5))]
+    for name, value in (("context_length", 16), ("embedding_length", 4), ("block_count", 1), ("feed_forward_length", 4),
+                        ("attention.head_count", 2), ("attention.head_count_kv", 1)):
+        keys.append((f"llama.{name}", 4, number(value)))
+    shapes = {"token_embd": (4, 256), "output_norm": (4,), "blk.0.attn_norm": (4,), "blk.0.attn_q": (4, 4),
+              "blk.0.attn_k": (4, 2), "blk.0.attn_v": (4, 2), "blk.0.attn_output": (4, 4), "blk.0.ffn_norm": (4,),
+              "blk.0.ffn_gate": (4, 4), "blk.0.ffn_up": (4, 4), "blk.0.ffn_down": (4, 4)}
+    size = lambda dims: 4 * dims[0] * (dims[1] if len(dims) > 1 else 1)
+    return gguf(3, keys, [(f"{n}.weight", dims, 0, bytes(size(dims))) for n, dims in shapes.items()])
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    root = pathlib.Path(sys.argv[1])
+    for target, inputs in (("pickle", pickles()), ("zip", archives()), ("safetensors", safetensors()), ("gguf", ggufs())):
+        (root / target).mkdir(parents=True, exist_ok=True)
+        for name, content in inputs:
+            (root / target / name).write_bytes(content)
+    if len(sys.argv) == 3:
+        (root / "hdf5_metadata").mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "tiny.gguf"
+            source.write_bytes(tiny_model())
+            target = root / "hdf5_metadata" / "tiny"
+            subprocess.run([sys.argv[2], "convert", source, target, "--overwrite"], check=True)
+
+
+if __name__ == "__main__":
+    main()
