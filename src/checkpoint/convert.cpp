@@ -98,6 +98,7 @@ ConvertSummary convert(const ConvertOptions& options) {
     summary.bytes +=
         spec.num_elements() * element_bytes(stored_dtype(source, spec, description.dtype));
   }
+  io::Leftovers leftovers(options.target);
   check_disk_space(options.target, summary.bytes, summary.tensors);
 
   io::TemporaryName temporary(options.target);
@@ -116,6 +117,7 @@ ConvertSummary convert(const ConvertOptions& options) {
   }
   check_readable_back(temporary.path(), description.content_hash);
   temporary.commit();
+  leftovers.remove_unchanged();
   summary.content_hash = description.content_hash;
   summary.seconds = watch.seconds();
   return summary;

@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +22,7 @@ namespace caravan::io {
 namespace {
 
 constexpr int kMaxNameAttempts = 100;
+constexpr std::int64_t kSecondsOfSilence = 60;  // then a writer is not merely slow
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 30;
 
 std::string error_text(int number) { return std::generic_category().message(number); }
@@ -42,6 +46,51 @@ void sync_path(const std::string& path, int flags) {
   CARAVAN_CHECK(::fsync(descriptor.get()) == 0 || ((flags & O_DIRECTORY) != 0 && errno == EINVAL),
                 IoError, "syncing {} failed: {}", path, error_text(errno));
   check_closed(std::move(descriptor), path);
+}
+
+// All "<target>.part-<number>".
+std::vector<std::string> temporary_files(const std::string& target) {
+  const std::string start = std::filesystem::path(target).filename().string() + ".part-";
+  std::vector<std::string> paths;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder_of(target), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(start) && name.size() > start.size() &&
+        name.find_first_not_of("0123456789", start.size()) == std::string::npos) {
+      paths.push_back(entry->path().string());
+    }
+  }
+  return paths;
+}
+
+void remove_leftover(const std::string& path) {
+  std::error_code fault;
+  if (std::filesystem::remove(path, fault)) {
+    log::info("removed {}, left behind by a run that was killed", path);
+  } else if (fault) {
+    log::warning("cannot remove {}: {}", path, fault.message());
+  }
+}
+
+std::optional<struct stat> status_of(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return status;
+}
+
+std::int64_t changed_ns(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+// Whether a process of this host has the number; one that only waits to be reaped does not count.
+bool is_running(const std::string& process) {
+  std::ifstream stat("/proc/" + process + "/stat");
+  std::string line;
+  if (!std::getline(stat, line)) return false;
+  const std::size_t name_end = line.rfind(')');  // the command name may hold anything
+  return name_end == std::string::npos || name_end + 2 >= line.size() ||
+         (line[name_end + 2] != 'Z' && line[name_end + 2] != 'X');
 }
 
 }  // namespace
@@ -107,22 +156,30 @@ void AtomicFile::commit() {
 }
 
 void remove_temporary_files(const std::string& target) {
-  const std::string start = std::filesystem::path(target).filename().string() + ".part-";
-  std::error_code error;
-  std::filesystem::directory_iterator entry(folder_of(target), error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with(start) || name.size() == start.size() ||
-        name.find_first_not_of("0123456789", start.size()) != std::string::npos) {
-      continue;
-    }
-    std::error_code fault;
-    if (std::filesystem::remove(entry->path(), fault)) {
-      log::info("removed {}, left behind by a run that was killed", entry->path().string());
-    } else if (fault) {
-      log::warning("cannot remove {}: {}", entry->path().string(), fault.message());
+  for (const std::string& path : temporary_files(target)) remove_leftover(path);
+}
+
+Leftovers::Leftovers(const std::string& target) {
+  for (const std::string& path : temporary_files(target)) {
+    const auto status = status_of(path);
+    if (!status || is_running(path.substr(path.rfind('-') + 1))) continue;
+    struct timespec now = {};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    if (now.tv_sec - status->st_mtim.tv_sec > kSecondsOfSilence) {
+      remove_leftover(path);
+    } else {
+      entries_.push_back({path, status->st_size, changed_ns(*status)});
     }
   }
+}
+
+void Leftovers::remove_unchanged() {
+  for (const Entry& entry : entries_) {
+    const auto status = status_of(entry.path);
+    if (status && status->st_size == entry.bytes && changed_ns(*status) == entry.changed_ns)
+      remove_leftover(entry.path);
+  }
+  entries_.clear();
 }
 
 std::int64_t free_disk_bytes(const std::string& path) {

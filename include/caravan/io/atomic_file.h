@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "caravan/io/input_file.h"
 
@@ -62,6 +63,25 @@ class AtomicFile {
 /// logged. @pre the caller holds a lock that keeps every other writer of `target` away, on all
 /// hosts.
 void remove_temporary_files(const std::string& target);
+
+/// Temporary files beside `target` whose writers are gone, where nothing keeps other writers away.
+/// The number in a name is a process of some host, so that a name of no process here proves little:
+/// a file goes only if nobody has written to it either.
+class Leftovers {
+ public:
+  /// Removes those that are older than a minute and remembers the rest.
+  explicit Leftovers(const std::string& target);
+  /// Removes those of the rest that have not changed meanwhile.
+  void remove_unchanged();
+
+ private:
+  struct Entry {
+    std::string path;
+    std::int64_t bytes = 0;
+    std::int64_t changed_ns = 0;
+  };
+  std::vector<Entry> entries_;
+};
 
 /// Bytes that this user can still write to the file system of `path` (a folder, or a file to be
 /// made in one).

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "caravan/core/error.h"
@@ -117,6 +120,33 @@ TEST(SameFile, SeesThroughLinks) {
   EXPECT_TRUE(same_file(first, folder.file("hard")));
   EXPECT_FALSE(same_file(first, second));
   EXPECT_FALSE(same_file(first, folder.file("none")));
+}
+
+TEST(Leftovers, GoOnceNobodyCanBeWritingThem) {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("m.h5");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  const std::string dead = target + ".part-" + std::to_string(child);
+  const std::string ours = target + ".part-" + std::to_string(::getpid());
+  const std::string elsewhere = target + ".part-999999998";  // no process of this host
+  const std::string old = target + ".part-999999999";
+  for (const std::string& path : {dead, ours, elsewhere, old})
+    folder.write(std::filesystem::path(path).filename().string(), "half");
+  std::filesystem::last_write_time(
+      old, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(5));
+  Leftovers leftovers(target);
+  EXPECT_FALSE(std::filesystem::exists(old));
+  EXPECT_TRUE(std::filesystem::exists(dead));
+  folder.write(std::filesystem::path(elsewhere).filename().string(), "half and more");
+  leftovers.remove_unchanged();
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(ours));
+  EXPECT_TRUE(std::filesystem::exists(elsewhere));
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace
