@@ -1,7 +1,10 @@
 #include "caravan/checkpoint/model_writer.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,18 +12,35 @@
 #include "caravan/core/error.h"
 #include "caravan/io/crc32c.h"
 #include "caravan/io/hdf5.h"
+#include "caravan/io/input_file.h"
 #include "file_format.h"
 #include "model_index.h"
+#include "write_queue.h"
 
 namespace caravan::checkpoint {
 namespace {
 
 constexpr std::int64_t kMaxPieceBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxQueuedBytes = std::int64_t{96} << 20;
 
 std::vector<std::int64_t> stored_shape(const model::TensorSpec& spec) {
   if (spec.is_vector) return {spec.rows};
   return {spec.rows, spec.columns};
 }
+
+// Sends written pages to the disk while more are made: the sync at the end finds little to do.
+class Flusher {
+ public:
+  explicit Flusher(const std::string& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // A mere hint: where it fails, the sync at the end reports.
+  void start_writing() const {
+    if (descriptor_) (void)::sync_file_range(descriptor_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  }
+
+ private:
+  io::FileDescriptor descriptor_;
+};
 
 }  // namespace
 
@@ -38,6 +58,9 @@ struct ModelWriter::State {
   io::Hdf5Dataset dataset;
   io::Hdf5Type type;
   std::int64_t rows_written = 0;
+
+  Flusher flusher{path};
+  WriteQueue queue{kMaxQueuedBytes};  // last: its thread uses the others
 
   io::Hdf5Group create_weights_group() const {
     return io::Hdf5Group(
@@ -84,6 +107,36 @@ struct ModelWriter::State {
     }
   }
 
+  void begin(const model::TensorSpec& spec, DType dtype) {
+    end_tensor();
+    StoredTensor& tensor = tensors.emplace_back();
+    tensor.spec = spec;
+    tensor.dtype = dtype;
+    tensor.bytes = spec.num_elements() * element_bytes(dtype);
+    tensor.band_crc32c.assign(checked_cast<std::size_t>(spec.num_bands()), 0);
+    rows_written = 0;
+    type = io::hdf5_type(dtype);
+    dataset = io::create_dataset(weights.get(), spec.name, type.get(), stored_shape(spec),
+                                 place(spec.name));
+  }
+
+  void append(std::span<const std::byte> rows) {
+    CARAVAN_ASSERT(!tensors.empty(), "rows before the first tensor");
+    const std::int64_t count = std::ssize(rows) / row_bytes();
+    CARAVAN_ASSERT(
+        count * row_bytes() == std::ssize(rows) && rows_written + count <= tensors.back().spec.rows,
+        "{} bytes behind row {} of {}", rows.size(), rows_written, tensors.back().spec.name);
+    add_checksums(rows);
+    const std::int64_t piece_rows = std::max<std::int64_t>(kMaxPieceBytes / row_bytes(), 1);
+    for (std::int64_t row = 0; row < count; row += piece_rows) {
+      const std::int64_t piece = std::min(piece_rows, count - row);
+      write_rows(rows.subspan(checked_cast<std::size_t>(row * row_bytes()),
+                              checked_cast<std::size_t>(piece * row_bytes())),
+                 piece);
+    }
+    flusher.start_writing();
+  }
+
   void end_tensor() {
     if (tensors.empty()) return;
     const StoredTensor& tensor = tensors.back();
@@ -102,37 +155,20 @@ ModelWriter::ModelWriter(const std::string& path) : state_(std::make_unique<Stat
 ModelWriter::~ModelWriter() = default;
 
 void ModelWriter::begin_tensor(const model::TensorSpec& spec, DType dtype) {
-  state_->end_tensor();
-  StoredTensor& tensor = state_->tensors.emplace_back();
-  tensor.spec = spec;
-  tensor.dtype = dtype;
-  tensor.bytes = spec.num_elements() * element_bytes(dtype);
-  tensor.band_crc32c.assign(checked_cast<std::size_t>(spec.num_bands()), 0);
-  state_->rows_written = 0;
-  state_->type = io::hdf5_type(dtype);
-  state_->dataset = io::create_dataset(state_->weights.get(), spec.name, state_->type.get(),
-                                       stored_shape(spec), state_->place(spec.name));
+  State& state = *state_;
+  state.queue.post(std::packaged_task<void()>([&state, spec, dtype] { state.begin(spec, dtype); }),
+                   0);
 }
 
-void ModelWriter::append_rows(std::span<const std::byte> rows) {
-  CARAVAN_ASSERT(!state_->tensors.empty(), "rows before the first tensor");
-  const std::int64_t row_bytes = state_->row_bytes();
-  const std::int64_t count = std::ssize(rows) / row_bytes;
-  CARAVAN_ASSERT(count * row_bytes == std::ssize(rows) &&
-                     state_->rows_written + count <= state_->tensors.back().spec.rows,
-                 "{} bytes behind row {} of {}", rows.size(), state_->rows_written,
-                 state_->tensors.back().spec.name);
-  state_->add_checksums(rows);
-  const std::int64_t piece_rows = std::max<std::int64_t>(kMaxPieceBytes / row_bytes, 1);
-  for (std::int64_t row = 0; row < count; row += piece_rows) {
-    const std::int64_t piece = std::min(piece_rows, count - row);
-    state_->write_rows(rows.subspan(checked_cast<std::size_t>(row * row_bytes),
-                                    checked_cast<std::size_t>(piece * row_bytes)),
-                       piece);
-  }
+void ModelWriter::append_rows(std::vector<std::byte> rows) {
+  State& state = *state_;
+  const std::int64_t bytes = std::ssize(rows);
+  state.queue.post(
+      std::packaged_task<void()>([&state, held = std::move(rows)] { state.append(held); }), bytes);
 }
 
 void ModelWriter::finish(ModelDescription& description) {
+  state_->queue.drain();
   state_->end_tensor();
   const auto specs = model::tensor_specs(description.config);
   CARAVAN_ASSERT(

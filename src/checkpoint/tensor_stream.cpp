@@ -1,6 +1,7 @@
 #include "caravan/checkpoint/tensor_stream.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "caravan/core/checked_cast.h"
@@ -126,8 +127,9 @@ class TensorStream {
   }
 
   void append(const BytesWritten& written) {
-    writer_.append_rows(out_);
-    written(std::ssize(out_));
+    const std::int64_t bytes = std::ssize(out_);
+    writer_.append_rows(std::exchange(out_, {}));
+    written(bytes);
   }
 
   Source& source_;

@@ -13,7 +13,7 @@ namespace caravan::checkpoint {
 /// Strip sizes; small in tests so that every border is met.
 struct StreamLimits {
   std::int64_t strip_elements = std::int64_t{4} << 20;  // float32 values of the source at once
-  std::int64_t block_bytes = std::int64_t{64} << 20;  // stored rows of a transposed tensor at once
+  std::int64_t block_bytes = std::int64_t{32} << 20;  // stored rows of a transposed tensor at once
 };
 
 /// Told the bytes that were written since the last call.
