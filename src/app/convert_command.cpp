@@ -24,8 +24,12 @@ ExitCode convert_command(const ParsedOptions& parsed) {
   options.progress = [&](std::int64_t done, std::int64_t total) {
     if (watch.seconds() - last_line < kSecondsBetweenLines) return;
     last_line = watch.seconds();
-    log::info("converting: {} of {}", format_bytes(static_cast<double>(done)),
-              format_bytes(static_cast<double>(total)));
+    const double seconds_left =
+        watch.seconds() * static_cast<double>(total - done) / static_cast<double>(done);
+    log::info("converting: {} of {}, {}/s, {} left", format_bytes(static_cast<double>(done)),
+              format_bytes(static_cast<double>(total)),
+              format_bytes(static_cast<double>(done) / watch.seconds()),
+              format_duration(seconds_left));
   };
   log::info("converting {} to {}", options.source, options.target);
   const checkpoint::ConvertSummary summary = checkpoint::convert(options);

@@ -12,7 +12,7 @@
 namespace caravan::checkpoint {
 
 struct ConvertOptions {
-  std::string source;          // a folder (Hugging Face) or a file (GGUF)
+  std::string source;          // a folder (Hugging Face, Meta, torchtune) or a file
   std::string target;          // MODEL.h5
   std::optional<DType> dtype;  // empty: keep the source's (quantized sources: fp32, exact)
   std::optional<text::ChatFormatKind> chat_format;  // empty: recognised from the source
