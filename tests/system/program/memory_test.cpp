@@ -49,8 +49,7 @@ class MemoryTest : public ProgramTest {
       for (int rank = 0; rank < ranks; ++rank) {
         SCOPED_TRACE("rank " + std::to_string(rank));
         const auto shape = model::shard_shape(description.config, rank, ranks);
-        const std::int64_t shard =
-            model::shard_weight_bytes(description.config, shape, bytes);
+        const std::int64_t shard = model::shard_weight_bytes(description.config, shape, bytes);
         const auto index = static_cast<std::size_t>(rank);
         EXPECT_NEAR(static_cast<double>(read[index]), static_cast<double>(shard),
                     0.01 * static_cast<double>(shard));

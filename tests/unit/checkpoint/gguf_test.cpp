@@ -114,7 +114,8 @@ TEST_F(Gguf, RefusesTensorsThatDoNotFit) {
     builder.tensor_at("t", dims, type, offset);
     return builder.file();
   };
-  expect_refusal(with_tensor({32}, 16, 32), "has the type IQ2_XXS, which this version does not read");
+  expect_refusal(with_tensor({32}, 16, 32),
+                 "has the type IQ2_XXS, which this version does not read");
   expect_refusal(with_tensor({32}, 99, 32), "has the type number 99");
   expect_refusal(with_tensor({33, 2}, 2, 32), "rows of 33 elements");
   expect_refusal(with_tensor({0, 2}, 0, 32), "impossible shape [2, 0]");
