@@ -38,9 +38,9 @@ void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics&
       engine.put_backs);
 }
 
-batch::Manifest make_manifest(const JobOptions& options, Job& job, const batch::Journal& journal,
-                              const RunFacts& facts) {
-  const checkpoint::ModelDescription& description = job.model().file.description();
+batch::Manifest make_manifest(const JobOptions& options, PreparedRun& prepared,
+                              const batch::Journal& journal, const RunFacts& facts) {
+  const checkpoint::ModelDescription& description = prepared.model().file.description();
   batch::Manifest manifest;
   manifest.versions = version_entries();
   manifest.model = {{"path", options.model},
@@ -53,10 +53,10 @@ batch::Manifest make_manifest(const JobOptions& options, Job& job, const batch::
   manifest.ranks = facts.ranks;
   manifest.kernels = facts.kernels;
   manifest.threads_per_rank = facts.threads;
-  manifest.inputs = job.workload().input_paths();
+  manifest.inputs = prepared.workload().input_paths();
   manifest.output = options.output;
-  manifest.fingerprint = job.fingerprint();
-  manifest.workload = job.workload().summary();
+  manifest.fingerprint = prepared.fingerprint();
+  manifest.workload = prepared.workload().summary();
   manifest.kept_records = journal.num_found();
   manifest.done_records = journal.num_done();
   manifest.error_records = journal.num_errors();
@@ -74,19 +74,21 @@ void write_manifest(const std::string& path, const batch::Manifest& manifest) {
 }
 
 // Drives the engine; the counts are valid also when the journal fails on the way.
-Outcome drive(const JobOptions& options, Job& job, BatchOutput& output, engine::Engine& engine,
-              batch::RunCounts& counts) {
-  const batch::ResponseWriter writer(*job.model().tokenizer, job.model().name,
-                                     job.model().file.description().content_hash);
+Outcome drive(const JobOptions& options, PreparedRun& prepared, BatchOutput& output,
+              engine::Engine& engine, batch::RunCounts& counts) {
+  const batch::ResponseWriter writer(*prepared.model().tokenizer, prepared.model().name,
+                                     prepared.model().file.description().content_hash);
   batch::Journal& journal = output.journal();
-  batch::Driver driver(job.workload(), job.builder(), writer, engine, journal);
+  batch::Driver driver(prepared.workload(), prepared.builder(), writer, engine, journal);
   batch::DriverOptions driver_options;
   driver_options.queue_ahead = options.max_sequences;
-  driver_options.kv_blocks = job.memory().limits.kv_blocks;
+  driver_options.kv_blocks = prepared.memory().limits.kv_blocks;
   driver_options.log_seconds = options.log_interval;
   driver_options.stop_requested = [] { return stop_signal() != 0; };
   driver_options.keep_alive = [&output] { output.keep_alive(); };
-  driver_options.refusal = [&job](const engine::Request& request) { return job.refusal(request); };
+  driver_options.refusal = [&prepared](const engine::Request& request) {
+    return prepared.refusal(request);
+  };
   const batch::RunEnd end = driver.run(driver_options);
   counts = driver.counts();
   if (end == batch::RunEnd::kFinished) return {};
@@ -95,16 +97,16 @@ Outcome drive(const JobOptions& options, Job& job, BatchOutput& output, engine::
       fmt::format("stopped by {}: {} of {} records are done and kept in {}; run the same command "
                   "again to continue",
                   signal_name(stop_signal()), journal.num_done(), journal.num_records(),
-                  job.names()->journal)};
+                  prepared.names()->journal)};
 }
 
-Outcome complete(const JobOptions& options, Job& job, BatchOutput& output) {
+Outcome complete(const JobOptions& options, PreparedRun& prepared, BatchOutput& output) {
   const Stopwatch watch;
   batch::Journal& journal = output.journal();
   const std::int64_t errors = journal.num_errors();
   journal.finish(options.output, [&output] { output.keep_alive(); });
   log::info("output: {} lines in {}, written in {:.2f} s", journal.num_records(),
-            job.names()->output, watch.seconds());
+            prepared.names()->output, watch.seconds());
   if (options.fail_on_error && errors > 0) {
     return {ExitCode::kRecordErrors,
             fmt::format("finished; {} records have error lines (--fail-on-error)", errors)};
@@ -113,24 +115,26 @@ Outcome complete(const JobOptions& options, Job& job, BatchOutput& output) {
 }
 
 // The output is looked at again under the lock: the job that held it may have finished meanwhile.
-batch::Journal open_journal(Job& job, batch::ExistingOutput existing) {
-  batch::check_output(*job.names(), job.workload().input_paths(), {}, existing);
-  return batch::Journal(job.names()->journal, job.fingerprint(), job.workload().size());
+batch::Journal open_journal(PreparedRun& prepared, batch::ExistingOutput existing) {
+  batch::check_output(*prepared.names(), prepared.workload().input_paths(), {}, existing);
+  return batch::Journal(prepared.names()->journal, prepared.fingerprint(),
+                        prepared.workload().size());
 }
 
 }  // namespace
 
-BatchOutput::BatchOutput(Job& job, const batch::LockOwner& owner, batch::ExistingOutput existing)
-    : lock_(job.names()->lock, owner), journal_(open_journal(job, existing)) {
+BatchOutput::BatchOutput(PreparedRun& prepared, const batch::LockOwner& owner,
+                         batch::ExistingOutput existing)
+    : lock_(prepared.names()->lock, owner), journal_(open_journal(prepared, existing)) {
   if (journal_.num_dropped() > 0) {
-    log::warning("{}: {} damaged lines are dropped, their records run again", job.names()->journal,
-                 journal_.num_dropped());
+    log::warning("{}: {} damaged lines are dropped, their records run again",
+                 prepared.names()->journal, journal_.num_dropped());
   }
   if (journal_.num_found() > 0) {
     log::info("continuing: {} of {} records are in {}", journal_.num_found(),
-              journal_.num_records(), job.names()->journal);
+              journal_.num_records(), prepared.names()->journal);
   }
-  batch::check_free_space(*job.names(), journal_.num_records() - journal_.num_done(),
+  batch::check_free_space(*prepared.names(), journal_.num_records() - journal_.num_done(),
                           journal_.num_records());
 }
 
@@ -141,24 +145,24 @@ void BatchOutput::keep_alive() {
   since_refresh_ = Stopwatch();
 }
 
-Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
+Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutput& output,
                     engine::Engine* engine, RunFacts& facts) {
   batch::Journal& journal = output.journal();
   batch::RunCounts counts;
   Outcome outcome;
   try {
-    if (engine != nullptr) outcome = drive(options, job, output, *engine, counts);
+    if (engine != nullptr) outcome = drive(options, prepared, output, *engine, counts);
     facts.phase_seconds["work"] = counts.seconds;
     const engine::EngineStatistics statistics =
         engine != nullptr ? engine->statistics() : engine::EngineStatistics{};
     log_summary(counts, statistics, journal);
-    if (outcome.code == ExitCode::kOk) outcome = complete(options, job, output);
-    batch::Manifest manifest = make_manifest(options, job, journal, facts);
+    if (outcome.code == ExitCode::kOk) outcome = complete(options, prepared, output);
+    batch::Manifest manifest = make_manifest(options, prepared, journal, facts);
     manifest.counts = counts;
     manifest.engine = statistics;
     manifest.exit_code = static_cast<int>(outcome.code);
     manifest.exit_reason = outcome.reason;
-    write_manifest(job.names()->manifest, manifest);
+    write_manifest(prepared.names()->manifest, manifest);
   } catch (const IoError& error) {
     // Thrown by our own files only, between steps: the followers can still be told to stop.
     return {error.code(), error.what()};
@@ -168,10 +172,10 @@ Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
   return outcome;
 }
 
-Outcome run_prompt(Job& job, engine::Engine& engine) {
-  const batch::Record& record = job.prompt_record();
-  std::vector<engine::Request> requests = batch::engine_requests(record, job.prompt_ids(), 0);
-  if (const auto fault = job.refusal(requests.front())) {
+Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine) {
+  const batch::Record& record = prepared.prompt_record();
+  std::vector<engine::Request> requests = batch::engine_requests(record, prepared.prompt_ids(), 0);
+  if (const auto fault = prepared.refusal(requests.front())) {
     return {ExitCode::kBadInput, "--prompt: " + fault->message};
   }
   engine.submit(std::move(requests.front()));
@@ -188,7 +192,7 @@ Outcome run_prompt(Job& job, engine::Engine& engine) {
   log::info(
       "{} prompt tokens, {} new tokens; prefill {:.0f} tokens/s, decode {:.0f} tokens/s; "
       "ended by {}",
-      job.prompt_ids().front().ids.size(), answer.choices.front().token_ids.size(),
+      prepared.prompt_ids().front().ids.size(), answer.choices.front().token_ids.size(),
       rate(statistics.prompt_tokens, statistics.prefill_seconds),
       rate(statistics.generated_tokens, statistics.decode_seconds),
       answer.choices.front().finish_reason == engine::FinishReason::kStop ? "stop" : "length");

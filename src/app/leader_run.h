@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "caravan/app/job.h"
+#include "caravan/app/prepared_run.h"
 #include "caravan/batch/driver.h"
 #include "caravan/batch/journal.h"
 #include "caravan/batch/output_files.h"
@@ -32,7 +32,7 @@ struct RunFacts {
 class BatchOutput {
  public:
   /// @throws as OutputLock, batch::check_output and Journal.
-  BatchOutput(Job& job, const batch::LockOwner& owner, batch::ExistingOutput existing);
+  BatchOutput(PreparedRun& prepared, const batch::LockOwner& owner, batch::ExistingOutput existing);
   batch::Journal& journal() { return journal_; }
   /// Shows that the lock has a living holder: call often, it does little more than look at a clock.
   /// @throws IoError if another job has taken the lock over.
@@ -53,10 +53,10 @@ struct Outcome {
 
 /// Runs all open records. `engine` may be null when none is open. Afterwards the followers are
 /// still in Engine::follow.
-Outcome run_records(const JobOptions& options, Job& job, BatchOutput& output,
+Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutput& output,
                     engine::Engine* engine, RunFacts& facts);
 
 /// Answers --prompt on standard output.
-Outcome run_prompt(Job& job, engine::Engine& engine);
+Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine);
 
 }  // namespace caravan::app

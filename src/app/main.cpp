@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "caravan/app/commands.h"
-#include "caravan/app/job.h"
 #include "caravan/app/option_parser.h"
+#include "caravan/app/prepared_run.h"
 #include "caravan/app/stop_signals.h"
 #include "caravan/app/version.h"
 #include "caravan/core/error.h"
@@ -52,7 +52,7 @@ int guarded(bool speaks, const Work& work) {
 }
 
 // Faults that all ranks know of end in the ordinary way. Any other one may leave peers waiting in a
-// collective, so this rank speaks for itself and ends the job.
+// collective, so this rank speaks for itself and ends the prepared.
 int run_on_all_ranks(int& argc, char**& argv, const ParsedOptions& parsed) {
   install_stop_signals();  // a signal that comes while MPI starts stops the run as any other
   parallel::MpiEnvironment mpi(argc, argv);

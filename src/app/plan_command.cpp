@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "caravan/app/commands.h"
-#include "caravan/app/job.h"
+#include "caravan/app/prepared_run.h"
 #include "caravan/core/clock.h"
 #include "caravan/io/atomic_file.h"
 #include "caravan/model/shard_plan.h"
@@ -92,16 +92,17 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
   const std::int64_t num_ranks = options.ranks.value_or(launch_size(environment));
   const std::int64_t node_bytes = available_memory_bytes();
   // Ranks may be spread over nodes like this one, down to one on each.
-  Job job(options, std::vector<std::int64_t>(static_cast<std::size_t>(num_ranks), node_bytes));
-  const checkpoint::ModelFile& file = job.model().file;
+  PreparedRun prepared(options,
+                       std::vector<std::int64_t>(static_cast<std::size_t>(num_ranks), node_bytes));
+  const checkpoint::ModelFile& file = prepared.model().file;
   std::string text = model_text(file.description(), file.file_bytes());
-  if (job.has_workload()) text += input_text(job.workload().summary());
-  if (job.names()) {
-    text += fmt::format("output     {}; {} free on its file system\n", job.names()->output,
-                        bytes_text(io::free_disk_bytes(job.names()->folder)));
+  if (prepared.has_workload()) text += input_text(prepared.workload().summary());
+  if (prepared.names()) {
+    text += fmt::format("output     {}; {} free on its file system\n", prepared.names()->output,
+                        bytes_text(io::free_disk_bytes(prepared.names()->folder)));
   }
-  text += ranks_text(job.memory(), file.description().config);
-  text += verdict_text(job.memory(), node_bytes);
+  text += ranks_text(prepared.memory(), file.description().config);
+  text += verdict_text(prepared.memory(), node_bytes);
   text += "\nThe run can start.\n";
   print_result(text);
   return ExitCode::kOk;

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "caravan/app/commands.h"
-#include "caravan/app/job.h"
 #include "caravan/app/memory_plan.h"
+#include "caravan/app/prepared_run.h"
 #include "caravan/app/stop_signals.h"
 #include "caravan/app/version.h"
 #include "caravan/core/clock.h"
@@ -145,11 +145,11 @@ class Run {
       engine::Engine::follow(*decoder_, *communicator_);
       return finish({}, nullptr);
     }
-    const ModelFront& model = job_->model();
+    const ModelFront& model = prepared_->model();
     engine::Engine engine(*decoder_, *communicator_, *context_, *model.tokenizer, limits_);
     const Outcome outcome = options_.prompt
-                                ? run_prompt(*job_, engine)
-                                : run_records(options_, *job_, *output_, &engine, facts_);
+                                ? run_prompt(*prepared_, engine)
+                                : run_records(options_, *prepared_, *output_, &engine, facts_);
     return finish(outcome, &engine);
   }
 
@@ -200,10 +200,10 @@ class Run {
         gather(*communicator_, available_memory_bytes() / std::max(1, local_ranks_));
     agreed(*communicator_, [&] {
       if (!leads()) return;
-      job_.emplace(options_, free_bytes);
+      prepared_.emplace(options_, free_bytes);
       if (options_.prompt) return;
       output_.emplace(
-          *job_, lock_owner(host_, environment_),
+          *prepared_, lock_owner(host_, environment_),
           options_.overwrite ? batch::ExistingOutput::kReplace : batch::ExistingOutput::kRefuse);
     });
     facts_.phase_seconds["prepare"] = watch.seconds();
@@ -215,9 +215,9 @@ class Run {
   void load() {
     const Stopwatch watch;
     std::vector<std::byte> bytes;
-    if (leads()) bytes = job_->model().file.serialize();
+    if (leads()) bytes = prepared_->model().file.serialize();
     communicator_->broadcast(bytes);
-    limits_ = broadcast_value(*communicator_, leads() ? job_->memory().limits : limits_);
+    limits_ = broadcast_value(*communicator_, leads() ? prepared_->memory().limits : limits_);
     std::int64_t read_bytes = 0;
     agreed(*communicator_, [&] {
       file_.emplace(checkpoint::ModelFile::deserialize(bytes));
@@ -238,7 +238,8 @@ class Run {
         "tokens",
         format_bytes(static_cast<double>(total)), communicator_->size(), watch.seconds(),
         format_bytes(static_cast<double>(total) / std::max(watch.seconds(), 1e-6)),
-        format_bytes(static_cast<double>(decoder_->weight_bytes())), job_->memory().kv_tokens());
+        format_bytes(static_cast<double>(decoder_->weight_bytes())),
+        prepared_->memory().kv_tokens());
     log::info("bytes read by each rank: {}", by_rank(read));
   }
 
@@ -254,7 +255,7 @@ class Run {
       if (engine != nullptr) {
         engine->stop();
       } else {
-        outcome = run_records(options_, *job_, *output_, nullptr, facts_);
+        outcome = run_records(options_, *prepared_, *output_, nullptr, facts_);
       }
     }
     log_peak_memory();
@@ -273,8 +274,8 @@ class Run {
   int local_ranks_ = 1;
   std::optional<ThreadTeam> team_;
   std::optional<ops::Context> context_;
-  std::optional<Job> job_;             // leader
-  std::optional<BatchOutput> output_;  // leader, with --input
+  std::optional<PreparedRun> prepared_;  // leader
+  std::optional<BatchOutput> output_;    // leader, with --input
   engine::EngineLimits limits_;
   std::optional<checkpoint::ModelFile> file_;
   std::optional<model::Decoder> decoder_;

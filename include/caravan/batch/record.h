@@ -2,7 +2,7 @@
 // One request as the rest of the program sees it: what to run, how to sample, how to answer; or why
 // it cannot be run.
 //
-// Leaves out: the text forms that requests come in (request_parser.h, prompt_file.h) and token ids
+// Leaves out: the text forms that requests come in (request_parser.h, prompt_files.h) and token ids
 // of texts (prompt_builder.h).
 
 #include <cstdint>

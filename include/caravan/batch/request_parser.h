@@ -2,7 +2,7 @@
 // OpenAI batch lines, plain texts and prompt files to records: every field checked for type and
 // range, what cannot be honoured refused by name.
 //
-// Leaves out: reading files (prompt_file.h), token counts (prompt_builder.h), duplicates
+// Leaves out: reading files (prompt_files.h), token counts (prompt_builder.h), duplicates
 // (workload.h).
 
 #include <cstdint>

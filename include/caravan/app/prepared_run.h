@@ -21,15 +21,15 @@
 
 namespace caravan::app {
 
-class Job {
+class PreparedRun {
  public:
   /// Opens model, input and output as far as the options name them and reports all their faults
   /// together; then validates the records and plans memory.
   /// @param free_bytes  of each rank.
   /// @throws the Error of the first fault, with the texts of all of them.
-  Job(const JobOptions& options, const std::vector<std::int64_t>& free_bytes);
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
+  PreparedRun(const JobOptions& options, const std::vector<std::int64_t>& free_bytes);
+  PreparedRun(const PreparedRun&) = delete;
+  PreparedRun& operator=(const PreparedRun&) = delete;
 
   ModelFront& model() { return *model_; }
   const batch::PromptBuilder& builder() const { return *builder_; }

@@ -1,4 +1,4 @@
-#include "caravan/app/job.h"
+#include "caravan/app/prepared_run.h"
 
 #include <fmt/format.h>
 
@@ -90,7 +90,7 @@ void check_options(Command command, const JobOptions& options) {
   CARAVAN_CHECK(faults.empty(), UsageError, "{}", fmt::join(faults, "\n"));
 }
 
-Job::Job(const JobOptions& options, const std::vector<std::int64_t>& free_bytes)
+PreparedRun::PreparedRun(const JobOptions& options, const std::vector<std::int64_t>& free_bytes)
     : options_(options) {
   open_parts();
   parser_ = std::make_unique<batch::RequestParser>(parser_options(options_, *model_),
@@ -109,7 +109,7 @@ Job::Job(const JobOptions& options, const std::vector<std::int64_t>& free_bytes)
   log::warning("{}\nThey are answered with error lines", workload_->fault_list());
 }
 
-void Job::open_parts() {
+void PreparedRun::open_parts() {
   Faults faults;
   const Stopwatch watch;
   faults.attempt([this] { model_.emplace(open_model(options_)); });
@@ -143,7 +143,7 @@ void Job::open_parts() {
   faults.require_none();
 }
 
-void Job::check_records() {
+void PreparedRun::check_records() {
   const Stopwatch watch;
   workload_.emplace(std::move(*files_), *parser_, *builder_);
   const batch::WorkloadSummary& summary = workload_->summary();
@@ -160,7 +160,7 @@ void Job::check_records() {
   if (summary.blank_lines > 0) log::info("input: {} blank lines skipped", summary.blank_lines);
 }
 
-void Job::build_prompt() {
+void PreparedRun::build_prompt() {
   const batch::PlainPrompt plain{"prompt", model_->text_endpoint, options_.system,
                                  *options_.prompt};
   batch::ParsedRecord parsed = parser_->parse_plain(plain);
@@ -173,7 +173,7 @@ void Job::build_prompt() {
   prompt_ids_ = std::get<std::vector<batch::TokenizedPrompt>>(std::move(built));
 }
 
-void Job::plan(const std::vector<std::int64_t>& free_bytes) {
+void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
   const checkpoint::ModelDescription& description = model_->file.description();
   MemoryRequest request;
   request.config = description.config;
@@ -193,7 +193,7 @@ void Job::plan(const std::vector<std::int64_t>& free_bytes) {
   memory_ = plan_memory(request);
 }
 
-std::optional<batch::RecordFault> Job::refusal(const engine::Request& request) const {
+std::optional<batch::RecordFault> PreparedRun::refusal(const engine::Request& request) const {
   const model::LlamaConfig& config = model_->file.description().config;
   const std::string reason = engine::Engine::refusal(request, config, memory_.limits);
   if (reason.empty()) return std::nullopt;
@@ -225,7 +225,7 @@ std::optional<batch::RecordFault> Job::refusal(const engine::Request& request) c
       "max_tokens"};
 }
 
-batch::Fingerprint Job::fingerprint() const {
+batch::Fingerprint PreparedRun::fingerprint() const {
   const checkpoint::ModelDescription& description = model_->file.description();
   const batch::RequestDefaults& defaults = parser_->options().defaults;
   batch::Fingerprint parts;
