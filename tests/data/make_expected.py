@@ -18,7 +18,8 @@ NAMES = ["tiny-llama3", "tiny-llama31", "tiny-llama31-bf16", "tiny-llama32", "ti
          "tiny-llama31-gguf-F32", "tiny-llama31-gguf-F16", "tiny-llama31-gguf-Q8_0", "tiny-llama31-gguf-Q4_0",
          "tiny-llama31-gguf-Q4_1", "tiny-llama31-gguf-Q5_1", "tiny-llama32-gguf-F16", "tiny-llama2-meta",
          "tiny-llama31-meta", "tiny-llama31-meta-bf16", "tiny-llama31-tune", "tiny-llama31-tune-bf16",
-         "tiny-k256-gguf-Q4_K_M", "tiny-k256-gguf-Q5_K"]
+         "tiny-k256-gguf-Q4_K", "tiny-k256-gguf-Q4_K_M", "tiny-k256-gguf-Q5_K", "tiny-k256-gguf-Q6_K", "tiny-llama2",
+         "tiny-llama2-gguf-F16", "tiny-fullvocab"]
 
 
 def packed(array):
@@ -49,7 +50,11 @@ def convert(oracle, name):
         prompt["greedy_gaps"] = numbers(data["greedy_gaps"][index])
         prompt["greedy_logprobs"] = numbers(data["greedy_logprobs"][index])
         prompt["stop_step"] = int(data["stop_step"][index])
-        prompt["last_logits"] = packed(data["last_logits"][index])
+        if "last_top100_ids" in data:  # a full vocabulary: the best only
+            prompt["last_top_ids"] = data["last_top100_ids"][index].tolist()
+            prompt["last_top_logits"] = numbers(data["last_top100_logits"][index])
+        else:
+            prompt["last_logits"] = packed(data["last_logits"][index])
         prompts.append(prompt)
     out = {"checkpoint": about["checkpoint"], "variant": about["variant"], "architecture": about["arch"],
            "stop_ids": about["stop_ids"], "batches": about["batches"], "prompts": prompts}

@@ -123,9 +123,12 @@ INSTANTIATE_TEST_SUITE_P(
                     "tiny-llama31-gguf/tiny-llama31-gguf-Q4_0.gguf",
                     "tiny-llama31-gguf/tiny-llama31-gguf-Q4_1.gguf",
                     "tiny-llama31-gguf/tiny-llama31-gguf-Q5_1.gguf",
-                    "tiny-llama32-gguf/tiny-llama32-gguf-F16.gguf", "tiny-llama2-meta",
+                    "tiny-llama32-gguf/tiny-llama32-gguf-F16.gguf", "tiny-llama2",
+                    "tiny-llama2-gguf/tiny-llama2-gguf-F16.gguf", "tiny-llama2-meta",
                     "tiny-llama31-meta", "tiny-llama31-meta-bf16", "tiny-llama31-tune",
-                    "tiny-llama31-tune/epoch_0", "tiny-k256-gguf/tiny-k256-gguf-Q4_K_M.gguf",
+                    "tiny-llama31-tune/epoch_0", "tiny-k256-gguf/tiny-k256-gguf-Q4_K.gguf",
+                    "tiny-k256-gguf/tiny-k256-gguf-Q6_K.gguf",
+                    "tiny-k256-gguf/tiny-k256-gguf-Q4_K_M.gguf",
                     "tiny-k256-gguf/tiny-k256-gguf-Q5_K.gguf"));
 
 }  // namespace

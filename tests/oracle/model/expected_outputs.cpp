@@ -29,7 +29,12 @@ ExpectedPrompt read_prompt(const Json& json) {
   prompt.ids = json.at("ids").get<std::vector<std::int32_t>>();
   prompt.logprobs = floats_with_null(json.at("prompt_logprobs"));
   prompt.argmax = json.at("prompt_argmax").get<std::vector<std::int32_t>>();
-  prompt.last_logits = base64_floats(json.at("last_logits"));
+  if (json.contains("last_top_ids")) {
+    prompt.last_top_ids = json.at("last_top_ids").get<std::vector<std::int32_t>>();
+    prompt.last_logits = floats_with_null(json.at("last_top_logits"));
+  } else {
+    prompt.last_logits = base64_floats(json.at("last_logits"));
+  }
   prompt.greedy_ids = json.at("greedy_ids").get<std::vector<std::int32_t>>();
   prompt.greedy_gaps = floats_with_null(json.at("greedy_gaps"));
   prompt.greedy_logprobs = floats_with_null(json.at("greedy_logprobs"));
@@ -69,6 +74,7 @@ std::vector<ExpectedOutputs> load_expected_outputs(const std::string& data_folde
     ExpectedOutputs outputs;
     outputs.label = path.stem().string();
     outputs.source = source_of(data_folder + "/checkpoints", json);
+    if (outputs.label == "tiny-fullvocab") outputs.tokenizer = "llama3/tokenizer.model";
     outputs.stop_ids = json.at("stop_ids").get<std::vector<std::int32_t>>();
     outputs.batches = json.at("batches").get<std::vector<std::vector<std::int64_t>>>();
     for (const Json& prompt : json.at("prompts")) outputs.prompts.push_back(read_prompt(prompt));

@@ -25,6 +25,21 @@ namespace {
 constexpr float kTolerance = 1e-3F;
 constexpr std::int64_t kStepTokens = 48;  // shorter than the longest prompts: they run in chunks
 
+std::filesystem::path downloaded(const std::string& name) {
+  const char* folder = std::getenv("CARAVAN_MODELS_DIR");
+  return std::filesystem::path(folder != nullptr ? folder : CARAVAN_MODELS_DIR) / name;
+}
+
+/// A folder of links to the source's files and to the tokenizer that it lacks.
+void complete_source(const test::ExpectedOutputs& expected, const std::filesystem::path& folder) {
+  std::filesystem::create_directory(folder);
+  for (const auto& entry : std::filesystem::directory_iterator(expected.source)) {
+    std::filesystem::create_symlink(entry.path(), folder / entry.path().filename());
+  }
+  std::filesystem::create_symlink(std::filesystem::absolute(downloaded(expected.tokenizer)),
+                                  folder / "tokenizer.model");
+}
+
 /// One checkpoint, converted by rank 0 and loaded by all ranks.
 class LoadedModel {
  public:
@@ -41,6 +56,12 @@ class LoadedModel {
       try {
         checkpoint::ConvertOptions options;
         options.source = expected.source;
+        if (!expected.tokenizer.empty()) {
+          source_ = path_;
+          source_.replace_extension(".source");
+          complete_source(expected, source_);
+          options.source = source_.string();
+        }
         options.target = path_.string();
         checkpoint::convert(options);
         index = checkpoint::ModelFile::open(path_.string()).serialize();
@@ -57,7 +78,9 @@ class LoadedModel {
     tokenizer_ = std::make_unique<text::Tokenizer>(file_->description().tokenizer);
   }
   ~LoadedModel() {
-    if (leader()) std::filesystem::remove(path_);
+    if (!leader()) return;
+    std::filesystem::remove(path_);
+    if (!source_.empty()) std::filesystem::remove_all(source_);
   }
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -91,6 +114,7 @@ class LoadedModel {
   ops::Context context_;
   std::unique_ptr<parallel::Communicator> communicator_;
   std::filesystem::path path_;
+  std::filesystem::path source_;  // made for this test
   std::unique_ptr<checkpoint::ModelFile> file_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
@@ -143,7 +167,15 @@ void expect_same_bits(const engine::Answer& a, const engine::Answer& b, const st
   }
 }
 
-class ReferenceOutputs : public testing::TestWithParam<test::ExpectedOutputs> {};
+class ReferenceOutputs : public testing::TestWithParam<test::ExpectedOutputs> {
+ protected:
+  void SetUp() override {
+    const std::string& tokenizer = GetParam().tokenizer;
+    if (!tokenizer.empty() && !std::filesystem::exists(downloaded(tokenizer))) {
+      GTEST_SKIP() << tokenizer << " is not in CARAVAN_MODELS_DIR";
+    }
+  }
+};
 /// For the checkpoints with stored hidden states.
 class ReferenceHiddenStates : public ReferenceOutputs {};
 
@@ -174,9 +206,11 @@ TEST_P(ReferenceOutputs, LogitsAreThoseOfTheReference) {
                   kTolerance)
             << prompt.name << ", position " << position;
         if (position != length - 1) return;
-        ASSERT_EQ(row.size(), prompt.last_logits.size());
-        for (std::size_t v = 0; v < row.size(); ++v) {
-          ASSERT_NEAR(row[v], prompt.last_logits[v], kTolerance) << prompt.name << ", id " << v;
+        const std::vector<std::int32_t>& top = prompt.last_top_ids;
+        ASSERT_EQ(top.empty() ? row.size() : top.size(), prompt.last_logits.size());
+        for (std::size_t i = 0; i < prompt.last_logits.size(); ++i) {
+          const std::size_t v = top.empty() ? i : static_cast<std::size_t>(top[i]);
+          ASSERT_NEAR(row[v], prompt.last_logits[i], kTolerance) << prompt.name << ", id " << v;
         }
       });
     }
