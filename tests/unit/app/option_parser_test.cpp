@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "caravan/app/job.h"
+#include "caravan/app/prepared_run.h"
 #include "caravan/core/error.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
