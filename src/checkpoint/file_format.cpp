@@ -274,6 +274,9 @@ std::string_view split_name(model::Split split) {
     case model::Split::kKvHeads: return "kv_heads";
     case model::Split::kFfnColumns: return "ffn_columns";
     case model::Split::kVocabulary: return "vocabulary";
+    case model::Split::kHiddenRows: return "hidden_rows";
+    case model::Split::kVisionHeads: return "vision_heads";
+    case model::Split::kVisionFfnColumns: return "vision_ffn_columns";
   }
   return "?";
 }

@@ -15,6 +15,9 @@ constexpr std::int64_t kMaxSize = std::int64_t{1}
                                   << 24;  // any one dimension; products stay below 2^63
 constexpr std::int64_t kMaxLayers = 4096;
 
+constexpr const char* kTextArchitecture = "llama";
+constexpr const char* kVisionArchitecture = "mllama";
+
 constexpr const char* kScalingNames[] = {"none", "linear", "llama3"};
 
 RopeScalingKind scaling_from_name(const std::string& name) {
@@ -59,6 +62,18 @@ class FieldReader {
                   where_, name, value.dump());
     return value.get<bool>();
   }
+  std::vector<std::int64_t> integers(const char* name) {
+    const Json& value = get(name);
+    CARAVAN_CHECK(value.is_array(), ConfigError, "{}: \"{}\" must be an array, found {}", where_,
+                  name, value.dump());
+    std::vector<std::int64_t> result;
+    for (const Json& entry : value) {
+      CARAVAN_CHECK(entry.is_number_integer(), ConfigError,
+                    "{}: \"{}\" must hold integers, found {}", where_, name, entry.dump());
+      result.push_back(entry.get<std::int64_t>());
+    }
+    return result;
+  }
   void expect_no_others() const {
     for (const auto& [name, value] : object_.items()) {
       CARAVAN_CHECK(seen_.contains(name), ConfigError, "{}: unknown field \"{}\"", where_, name);
@@ -84,6 +99,40 @@ RopeScaling rope_scaling_from_json(const Json& json) {
   scaling.original_max_positions = fields.integer("original_max_positions");
   fields.expect_no_others();
   return scaling;
+}
+
+Json vision_to_json(const VisionConfig& vision) {
+  return {{"tile_size", vision.tile_size},
+          {"patch_size", vision.patch_size},
+          {"width", vision.width},
+          {"num_heads", vision.num_heads},
+          {"ffn_size", vision.ffn_size},
+          {"num_local_layers", vision.num_local_layers},
+          {"num_global_layers", vision.num_global_layers},
+          {"saved_layers", vision.saved_layers},
+          {"norm_epsilon", vision.norm_epsilon},
+          {"cross_layers", vision.cross_layers},
+          {"image_token_id", vision.image_token_id},
+          {"extra_embeddings", vision.extra_embeddings}};
+}
+
+VisionConfig vision_from_json(const Json& json) {
+  FieldReader fields(json, "model description, vision");
+  VisionConfig vision;
+  vision.tile_size = fields.integer("tile_size");
+  vision.patch_size = fields.integer("patch_size");
+  vision.width = fields.integer("width");
+  vision.num_heads = fields.integer("num_heads");
+  vision.ffn_size = fields.integer("ffn_size");
+  vision.num_local_layers = fields.integer("num_local_layers");
+  vision.num_global_layers = fields.integer("num_global_layers");
+  vision.saved_layers = fields.integers("saved_layers");
+  vision.norm_epsilon = fields.number("norm_epsilon");
+  vision.cross_layers = fields.integers("cross_layers");
+  vision.image_token_id = fields.integer("image_token_id");
+  vision.extra_embeddings = fields.integer("extra_embeddings");
+  fields.expect_no_others();
+  return vision;
 }
 
 void check_sizes(const LlamaConfig& config, std::vector<std::string>& problems) {
@@ -153,32 +202,38 @@ std::vector<std::string> LlamaConfig::problems() const {
   if (!(norm_epsilon > 0) || !(norm_epsilon < 1)) {
     problems.push_back(fmt::format("norm_epsilon must be between 0 and 1, found {}", norm_epsilon));
   }
+  if (vision) {
+    for (std::string& problem : vision->problems(num_layers, vocab_size)) {
+      problems.push_back(std::move(problem));
+    }
+  }
   return problems;
 }
 
 std::string to_json(const LlamaConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
-  const Json json = {{"architecture", "llama"},
-                     {"vocab_size", config.vocab_size},
-                     {"hidden_size", config.hidden_size},
-                     {"ffn_size", config.ffn_size},
-                     {"num_layers", config.num_layers},
-                     {"num_heads", config.num_heads},
-                     {"num_kv_heads", config.num_kv_heads},
-                     {"head_dim", config.head_dim},
-                     {"max_positions", config.max_positions},
-                     {"norm_epsilon", config.norm_epsilon},
-                     {"rope_theta", config.rope_theta},
-                     {"rope_scaling",
-                      {{"kind", kScalingNames[static_cast<int>(scaling.kind)]},
-                       {"factor", scaling.factor},
-                       {"low_freq_factor", scaling.low_freq_factor},
-                       {"high_freq_factor", scaling.high_freq_factor},
-                       {"original_max_positions", scaling.original_max_positions}}},
-                     {"rope_divisors", config.rope_divisors},
-                     {"tied_embeddings", config.tied_embeddings},
-                     {"attention_bias", config.attention_bias},
-                     {"mlp_bias", config.mlp_bias}};
+  Json json = {{"architecture", config.vision ? kVisionArchitecture : kTextArchitecture},
+               {"vocab_size", config.vocab_size},
+               {"hidden_size", config.hidden_size},
+               {"ffn_size", config.ffn_size},
+               {"num_layers", config.num_layers},
+               {"num_heads", config.num_heads},
+               {"num_kv_heads", config.num_kv_heads},
+               {"head_dim", config.head_dim},
+               {"max_positions", config.max_positions},
+               {"norm_epsilon", config.norm_epsilon},
+               {"rope_theta", config.rope_theta},
+               {"rope_scaling",
+                {{"kind", kScalingNames[static_cast<int>(scaling.kind)]},
+                 {"factor", scaling.factor},
+                 {"low_freq_factor", scaling.low_freq_factor},
+                 {"high_freq_factor", scaling.high_freq_factor},
+                 {"original_max_positions", scaling.original_max_positions}}},
+               {"rope_divisors", config.rope_divisors},
+               {"tied_embeddings", config.tied_embeddings},
+               {"attention_bias", config.attention_bias},
+               {"mlp_bias", config.mlp_bias}};
+  if (config.vision) json["vision"] = vision_to_json(*config.vision);
   return json.dump(1);
 }
 
@@ -187,9 +242,10 @@ LlamaConfig llama_config_from_json(const std::string& text) {
   CARAVAN_CHECK(!json.is_discarded(), ConfigError, "the model description is not valid JSON");
   FieldReader fields(json, "model description");
   const Json& architecture = fields.get("architecture");
-  CARAVAN_CHECK(architecture == "llama", ConfigError,
-                "model description: architecture is {}, this version runs \"llama\"",
-                architecture.dump());
+  CARAVAN_CHECK(architecture == kTextArchitecture || architecture == kVisionArchitecture,
+                ConfigError,
+                "model description: architecture is {}, this version runs \"{}\" and \"{}\"",
+                architecture.dump(), kTextArchitecture, kVisionArchitecture);
   LlamaConfig config;
   config.vocab_size = fields.integer("vocab_size");
   config.hidden_size = fields.integer("hidden_size");
@@ -213,6 +269,7 @@ LlamaConfig llama_config_from_json(const std::string& text) {
   config.tied_embeddings = fields.boolean("tied_embeddings");
   config.attention_bias = fields.boolean("attention_bias");
   config.mlp_bias = fields.boolean("mlp_bias");
+  if (architecture == kVisionArchitecture) config.vision = vision_from_json(fields.get("vision"));
   fields.expect_no_others();
   return config;
 }

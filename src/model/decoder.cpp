@@ -194,6 +194,8 @@ Decoder::Decoder(const LlamaConfig& config, WeightSource& source, const ops::Con
   const std::vector<std::string> problems = config.problems();
   CARAVAN_CHECK(problems.empty(), ConfigError, "the model description is unsound: {}",
                 fmt::join(problems, "; "));
+  CARAVAN_CHECK(!config.vision, ConfigError,
+                "the model reads images (Llama 3.2 Vision), this version runs text models only");
   CARAVAN_CHECK(limits.max_step_tokens >= 1 && limits.kv_blocks >= 1, ConfigError,
                 "a step needs at least one token and one KV block, found {} and {}",
                 limits.max_step_tokens, limits.kv_blocks);

@@ -17,6 +17,10 @@ TensorSpec vector_spec(std::string name, std::int64_t rows, Split split, std::in
   return spec;
 }
 
+TensorSpec replicated_vector(std::string name, std::int64_t rows) {
+  return vector_spec(std::move(name), rows, Split::kReplicated, rows);
+}
+
 enum class Layout { kAsTorch, kTransposed };
 
 TensorSpec matrix_spec(std::string name, std::int64_t rows, std::int64_t columns, Split split,
@@ -41,7 +45,7 @@ void append_layer_specs(const LlamaConfig& config, std::int64_t layer,
   const std::int64_t kv_rows = config.num_kv_heads * d;
   const std::int64_t width = config.hidden_size;
   const std::int64_t ffn = config.ffn_size;
-  specs.push_back(vector_spec(name("attn_norm"), width, Split::kReplicated, width));
+  specs.push_back(replicated_vector(name("attn_norm"), width));
   specs.push_back(matrix_spec(name("wq"), query_rows, width, Split::kQueryHeads, d));
   specs.push_back(matrix_spec(name("wk"), kv_rows, width, Split::kKvHeads, d));
   specs.push_back(matrix_spec(name("wv"), kv_rows, width, Split::kKvHeads, d));
@@ -51,9 +55,9 @@ void append_layer_specs(const LlamaConfig& config, std::int64_t layer,
     specs.push_back(vector_spec(name("wq.bias"), query_rows, Split::kQueryHeads, d));
     specs.push_back(vector_spec(name("wk.bias"), kv_rows, Split::kKvHeads, d));
     specs.push_back(vector_spec(name("wv.bias"), kv_rows, Split::kKvHeads, d));
-    specs.push_back(vector_spec(name("wo.bias"), width, Split::kReplicated, width));
+    specs.push_back(replicated_vector(name("wo.bias"), width));
   }
-  specs.push_back(vector_spec(name("ffn_norm"), width, Split::kReplicated, width));
+  specs.push_back(replicated_vector(name("ffn_norm"), width));
   specs.push_back(matrix_spec(name("w1"), ffn, width, Split::kFfnColumns, kBandColumns));
   specs.push_back(matrix_spec(name("w3"), ffn, width, Split::kFfnColumns, kBandColumns));
   specs.push_back(
@@ -61,8 +65,101 @@ void append_layer_specs(const LlamaConfig& config, std::int64_t layer,
   if (config.mlp_bias) {
     specs.push_back(vector_spec(name("w1.bias"), ffn, Split::kFfnColumns, kBandColumns));
     specs.push_back(vector_spec(name("w3.bias"), ffn, Split::kFfnColumns, kBandColumns));
-    specs.push_back(vector_spec(name("w2.bias"), width, Split::kReplicated, width));
+    specs.push_back(replicated_vector(name("w2.bias"), width));
   }
+}
+
+void append_cross_specs(const LlamaConfig& config, std::int64_t layer,
+                        std::vector<TensorSpec>& specs) {
+  const auto name = [layer](const char* part) {
+    return fmt::format("text.cross.{}.{}", layer, part);
+  };
+  const std::int64_t d = config.head_dim;
+  const std::int64_t query_rows = config.num_heads * d;
+  const std::int64_t kv_rows = config.num_kv_heads * d;
+  const std::int64_t width = config.hidden_size;
+  const std::int64_t ffn = config.ffn_size;
+  specs.push_back(replicated_vector(name("attn_norm"), width));
+  specs.push_back(matrix_spec(name("wq"), query_rows, width, Split::kQueryHeads, d));
+  specs.push_back(matrix_spec(name("wk"), kv_rows, width, Split::kKvHeads, d));
+  specs.push_back(matrix_spec(name("wv"), kv_rows, width, Split::kKvHeads, d));
+  specs.push_back(replicated_vector(name("q_norm"), d));
+  specs.push_back(replicated_vector(name("k_norm"), d));
+  specs.push_back(
+      matrix_spec(name("wo"), query_rows, width, Split::kQueryHeads, d, Layout::kTransposed));
+  specs.push_back(replicated_vector(name("gate_attn"), 1));
+  specs.push_back(replicated_vector(name("ffn_norm"), width));
+  specs.push_back(matrix_spec(name("w1"), ffn, width, Split::kFfnColumns, kBandColumns));
+  specs.push_back(matrix_spec(name("w3"), ffn, width, Split::kFfnColumns, kBandColumns));
+  specs.push_back(
+      matrix_spec(name("w2"), ffn, width, Split::kFfnColumns, kBandColumns, Layout::kTransposed));
+  specs.push_back(replicated_vector(name("gate_ffn"), 1));
+}
+
+enum class Gates { kNone, kBoth };
+
+void append_encoder_layer_specs(const VisionConfig& vision, const std::string& prefix, Gates gates,
+                                std::vector<TensorSpec>& specs) {
+  const auto name = [&prefix](const char* part) { return prefix + part; };
+  const std::int64_t d = vision.head_dim();
+  const std::int64_t width = vision.width;
+  const std::int64_t ffn = vision.ffn_size;
+  specs.push_back(replicated_vector(name("norm1"), width));
+  specs.push_back(replicated_vector(name("norm1.bias"), width));
+  for (const char* part : {"wq", "wk", "wv"}) {
+    specs.push_back(matrix_spec(name(part), width, width, Split::kVisionHeads, d));
+  }
+  specs.push_back(
+      matrix_spec(name("wo"), width, width, Split::kVisionHeads, d, Layout::kTransposed));
+  if (gates == Gates::kBoth) specs.push_back(replicated_vector(name("gate_attn"), 1));
+  specs.push_back(replicated_vector(name("norm2"), width));
+  specs.push_back(replicated_vector(name("norm2.bias"), width));
+  specs.push_back(matrix_spec(name("w1"), ffn, width, Split::kVisionFfnColumns, kBandColumns));
+  specs.push_back(vector_spec(name("w1.bias"), ffn, Split::kVisionFfnColumns, kBandColumns));
+  specs.push_back(matrix_spec(name("w2"), ffn, width, Split::kVisionFfnColumns, kBandColumns,
+                              Layout::kTransposed));
+  specs.push_back(replicated_vector(name("w2.bias"), width));
+  if (gates == Gates::kBoth) specs.push_back(replicated_vector(name("gate_ffn"), 1));
+}
+
+/// A matrix that every rank holds whole, checked in bands of 64 rows.
+TensorSpec replicated_matrix(std::string name, std::int64_t rows, std::int64_t columns) {
+  return matrix_spec(std::move(name), rows, columns, Split::kReplicated, kBandColumns);
+}
+
+void append_vision_specs(const LlamaConfig& config, std::vector<TensorSpec>& specs) {
+  const VisionConfig& vision = *config.vision;
+  const std::int64_t width = vision.width;
+  const auto cells = static_cast<std::int64_t>(kTileCells.size());
+  specs.push_back(
+      replicated_matrix("text.embed_extra", vision.extra_embeddings, config.hidden_size));
+  for (std::int64_t layer = 0; layer < vision.num_cross_layers(); ++layer) {
+    append_cross_specs(config, layer, specs);
+  }
+  specs.push_back(replicated_matrix("vision.patch", width, vision.patch_elements()));
+  specs.push_back(replicated_vector("vision.class", width));
+  specs.push_back(replicated_matrix("vision.position", vision.tile_tokens(), width));
+  specs.push_back(replicated_matrix("vision.position_tile", cells * vision.tile_tokens(), width));
+  specs.push_back(replicated_vector("vision.position_gate", 1));
+  specs.push_back(replicated_matrix("vision.pre_tile", cells, width));
+  specs.push_back(replicated_vector("vision.pre_tile_gate", 1));
+  specs.push_back(replicated_matrix("vision.post_tile", cells, width));
+  specs.push_back(replicated_vector("vision.post_tile_gate", 1));
+  for (const char* norm : {"vision.norm_pre", "vision.norm_post"}) {
+    specs.push_back(replicated_vector(norm, width));
+    specs.push_back(replicated_vector(fmt::format("{}.bias", norm), width));
+  }
+  for (std::int64_t layer = 0; layer < vision.num_local_layers; ++layer) {
+    append_encoder_layer_specs(vision, fmt::format("vision.local.{}.", layer), Gates::kNone, specs);
+  }
+  for (std::int64_t layer = 0; layer < vision.num_global_layers; ++layer) {
+    append_encoder_layer_specs(vision, fmt::format("vision.global.{}.", layer), Gates::kBoth,
+                               specs);
+  }
+  specs.push_back(matrix_spec("vision.projector", config.hidden_size, vision.feature_size(),
+                              Split::kHiddenRows, kBandColumns));
+  specs.push_back(
+      vector_spec("vision.projector.bias", config.hidden_size, Split::kHiddenRows, kBandColumns));
 }
 
 /// This rank's bands of `total` items in runs of kBandColumns, as a range of items.
@@ -80,12 +177,12 @@ std::vector<TensorSpec> tensor_specs(const LlamaConfig& config) {
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
     append_layer_specs(config, layer, specs);
   }
-  specs.push_back(
-      vector_spec("text.final_norm", config.hidden_size, Split::kReplicated, config.hidden_size));
+  specs.push_back(replicated_vector("text.final_norm", config.hidden_size));
   if (!config.tied_embeddings) {
     specs.push_back(matrix_spec("text.head", config.vocab_size, config.hidden_size,
                                 Split::kVocabulary, kBandColumns));
   }
+  if (config.vision) append_vision_specs(config, specs);
   return specs;
 }
 
@@ -97,6 +194,12 @@ Range ShardShape::rows_of(const TensorSpec& spec, const LlamaConfig& config) con
     case Split::kKvHeads: return {kv_heads.begin * config.head_dim, kv_heads.end * config.head_dim};
     case Split::kFfnColumns: return ffn_columns;
     case Split::kVocabulary: return vocab_rows;
+    case Split::kHiddenRows: return hidden_rows;
+    case Split::kVisionHeads: {
+      const std::int64_t d = config.vision->head_dim();
+      return {vision_heads.begin * d, vision_heads.end * d};
+    }
+    case Split::kVisionFfnColumns: return vision_ffn_columns;
   }
   throw_internal_error(__FILE__, __LINE__, "split", spec.name);
 }
@@ -112,6 +215,11 @@ ShardShape shard_shape(const LlamaConfig& config, int rank, int num_ranks) {
   }
   shape.ffn_columns = banded_range(config.ffn_size, num_ranks, rank);
   shape.vocab_rows = banded_range(config.vocab_size, num_ranks, rank);
+  if (config.vision) {
+    shape.hidden_rows = banded_range(config.hidden_size, num_ranks, rank);
+    shape.vision_heads = split_evenly(config.vision->num_heads, num_ranks, rank);
+    shape.vision_ffn_columns = banded_range(config.vision->ffn_size, num_ranks, rank);
+  }
   return shape;
 }
 
@@ -127,6 +235,14 @@ std::int64_t num_attention_slices(const LlamaConfig& config) { return config.num
 
 std::int64_t num_ffn_slices(const LlamaConfig& config) {
   return ceil_div(config.ffn_size, kBandColumns);
+}
+
+std::int64_t num_vision_attention_slices(const LlamaConfig& config) {
+  return config.vision->num_heads;
+}
+
+std::int64_t num_vision_ffn_slices(const LlamaConfig& config) {
+  return ceil_div(config.vision->ffn_size, kBandColumns);
 }
 
 std::int64_t shard_weight_bytes(const LlamaConfig& config, const ShardShape& shape,

@@ -51,6 +51,26 @@ inline model::LlamaConfig uneven_config() {
   return config;
 }
 
+/// A model with vision whose sizes divide nothing: 5 encoder heads of 12, encoder ffn 100, 3 + 2
+/// encoder layers.
+inline model::LlamaConfig uneven_vision_config() {
+  model::LlamaConfig config = uneven_config();
+  config.tied_embeddings = false;
+  model::VisionConfig vision;
+  vision.tile_size = 28;
+  vision.patch_size = 7;
+  vision.width = 60;
+  vision.num_heads = 5;
+  vision.ffn_size = 100;
+  vision.num_local_layers = 3;
+  vision.num_global_layers = 2;
+  vision.saved_layers = {1, 2};
+  vision.cross_layers = {0, 2};
+  vision.image_token_id = config.vocab_size;
+  config.vision = vision;
+  return config;
+}
+
 /// Random weights of a configuration, the same for the same seed on every rank.
 class RandomWeightSource final : public model::WeightSource {
  public:

@@ -1,6 +1,5 @@
 #pragma once
-// The architecture of a Llama text model: global sizes that never change, as stored in a
-// checkpoint.
+// The architecture of a Llama model: global sizes that never change, as stored in a checkpoint.
 //
 // Leaves out: this rank's share (shard_plan.h), generation defaults (checkpoint/), reading source
 // configurations.
@@ -9,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "caravan/model/vision_config.h"
 
 namespace caravan::model {
 
@@ -39,8 +40,10 @@ struct LlamaConfig {
   std::vector<float> rope_divisors;  // d/2 frequency divisors given by the source itself (GGUF
                                      // rope_freqs), or empty
   bool tied_embeddings = false;
-  bool attention_bias = false;  // q, k, v and o
-  bool mlp_bias = false;        // gate, up and down
+  bool attention_bias = false;         // q, k, v and o
+  bool mlp_bias = false;               // gate, up and down
+  std::optional<VisionConfig> vision;  // Llama 3.2 Vision; num_layers does not count its
+                                       // cross-attention layers
   bool operator==(const LlamaConfig&) const = default;
 
   /// Every fault of the description, one text each ("num_heads (9) must be a multiple of

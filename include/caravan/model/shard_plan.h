@@ -23,11 +23,14 @@ inline constexpr std::int64_t kBandColumns = 64;
 
 /// How a tensor is cut over the ranks of a tensor-parallel group.
 enum class Split {
-  kReplicated,  // whole on every rank
-  kQueryHeads,  // band = head_dim rows, one per query head
-  kKvHeads,     // band = head_dim rows, one per KV head
-  kFfnColumns,  // band = 64 rows of the feed-forward width
-  kVocabulary,  // band = 64 rows of the vocabulary
+  kReplicated,        // whole on every rank
+  kQueryHeads,        // band = head_dim rows, one per query head
+  kKvHeads,           // band = head_dim rows, one per KV head
+  kFfnColumns,        // band = 64 rows of the feed-forward width
+  kVocabulary,        // band = 64 rows of the vocabulary
+  kHiddenRows,        // band = 64 outputs of the width (the image projector)
+  kVisionHeads,       // band = the encoder's head_dim rows
+  kVisionFfnColumns,  // band = 64 rows of the encoder's feed-forward width
 };
 
 /// Role of a tensor in the model, and its canonical shape. Stored with the split axis first:
@@ -44,7 +47,8 @@ struct TensorSpec {
   std::int64_t num_elements() const { return rows * columns; }
 };
 
-/// Every tensor of the model, in file order (embedding, layers, final norm, head unless tied).
+/// Every tensor of the model, in file order: embedding, layers, final norm, head unless tied; then
+/// those of the vision part: extra embeddings, cross-attention layers, encoder, projector.
 std::vector<TensorSpec> tensor_specs(const LlamaConfig& config);
 
 /// This rank's sizes and ranges. All names starting with `local_` are per rank; ranges index the
@@ -56,6 +60,10 @@ struct ShardShape {
   Range kv_heads;  // the KV heads those query heads read
   Range ffn_columns;
   Range vocab_rows;
+  // Of models with vision, else empty.
+  Range hidden_rows;  // outputs of the projector
+  Range vision_heads;
+  Range vision_ffn_columns;
   std::int64_t local_num_heads() const { return query_heads.size(); }
   std::int64_t local_num_kv_heads() const { return kv_heads.size(); }
   std::int64_t local_ffn_size() const { return ffn_columns.size(); }
@@ -73,6 +81,9 @@ std::vector<ShardShape> all_shard_shapes(const LlamaConfig& config, int num_rank
 /// (64 columns).
 std::int64_t num_attention_slices(const LlamaConfig& config);
 std::int64_t num_ffn_slices(const LlamaConfig& config);
+/// Likewise of the vision encoder's layers. @pre config.vision
+std::int64_t num_vision_attention_slices(const LlamaConfig& config);
+std::int64_t num_vision_ffn_slices(const LlamaConfig& config);
 
 /// Bytes of weights that a rank holds, for a given bytes per matrix element (vectors are float32 in
 /// memory).

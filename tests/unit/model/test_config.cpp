@@ -25,6 +25,31 @@ TEST(LlamaConfig, RoundTripsThroughJson) {
   EXPECT_EQ(llama_config_from_json(to_json(config)), config);
 }
 
+TEST(LlamaConfig, VisionRoundTripsThroughJson) {
+  const LlamaConfig config = test::uneven_vision_config();
+  EXPECT_TRUE(config.problems().empty());
+  EXPECT_EQ(llama_config_from_json(to_json(config)), config);
+  EXPECT_NE(to_json(config).find("mllama"), std::string::npos);
+  EXPECT_EQ(to_json(test::uneven_config()).find("vision"), std::string::npos);
+}
+
+TEST(LlamaConfig, ReportsProblemsOfTheVisionPart) {
+  LlamaConfig config = test::uneven_vision_config();
+  config.vision->patch_size = 5;
+  config.vision->num_heads = 7;
+  config.vision->saved_layers = {1, 1};
+  config.vision->cross_layers = {0, 3};
+  config.vision->image_token_id = 5;
+  const auto problems = config.problems();
+  for (const char* part : {"tile_size (28) must be a multiple of vision.patch_size (5)",
+                           "width (60) must be a multiple of vision.num_heads (7)", "saved_layers",
+                           "cross_layers", "image_token_id"}) {
+    EXPECT_TRUE(mentions(problems, part)) << part;
+  }
+  config.vision->width = 0;
+  EXPECT_TRUE(mentions(config.problems(), "vision.width must be 1 to"));
+}
+
 TEST(LlamaConfig, JsonFaultsNameTheField) {
   const std::string good = to_json(test::uneven_config());
   const auto fault = [](const std::string& text) -> std::string {

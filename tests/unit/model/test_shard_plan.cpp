@@ -54,11 +54,8 @@ TEST(ShardPlan, SpreadsHeadsColumnsAndVocabularyOverAnyNumberOfRanks) {
   }
 }
 
-TEST(ShardPlan, EveryRankReadsWholeBandsAndTogetherEverything) {
-  LlamaConfig config = config_of(9, 3, 200, 331);
-  config.tied_embeddings = false;
-  config.attention_bias = true;
-  config.mlp_bias = true;
+/// The ranks' rows are whole bands and together all rows, for 1 to 6 ranks.
+void expect_complete_bands(const LlamaConfig& config) {
   for (int num_ranks = 1; num_ranks <= 6; ++num_ranks) {
     for (const TensorSpec& spec : tensor_specs(config)) {
       std::vector<bool> covered(static_cast<std::size_t>(spec.rows));
@@ -74,6 +71,75 @@ TEST(ShardPlan, EveryRankReadsWholeBandsAndTogetherEverything) {
       EXPECT_EQ(std::count(covered.begin(), covered.end(), true), spec.rows) << spec.name;
     }
   }
+}
+
+TEST(ShardPlan, EveryRankReadsWholeBandsAndTogetherEverything) {
+  LlamaConfig config = config_of(9, 3, 200, 331);
+  config.tied_embeddings = false;
+  config.attention_bias = true;
+  config.mlp_bias = true;
+  expect_complete_bands(config);
+  expect_complete_bands(test::uneven_vision_config());
+}
+
+/// Llama 3.2 Vision 11B and 90B as published, with tiles of 560 pixels.
+LlamaConfig released_vision_config(std::int64_t hidden, std::int64_t ffn, std::int64_t layers,
+                                   std::int64_t heads) {
+  LlamaConfig config;
+  config.vocab_size = 128256;
+  config.hidden_size = hidden;
+  config.ffn_size = ffn;
+  config.num_layers = layers;
+  config.num_heads = heads;
+  config.num_kv_heads = 8;
+  config.head_dim = 128;
+  config.max_positions = 131072;
+  VisionConfig vision;
+  vision.tile_size = 560;
+  vision.patch_size = 14;
+  vision.width = 1280;
+  vision.num_heads = 16;
+  vision.ffn_size = 5120;
+  vision.num_local_layers = 32;
+  vision.num_global_layers = 8;
+  vision.saved_layers = {3, 7, 15, 23, 30};
+  for (std::int64_t layer = 3; layer < layers; layer += 4) vision.cross_layers.push_back(layer);
+  vision.image_token_id = config.vocab_size;
+  config.vision = vision;
+  return config;
+}
+
+std::int64_t num_parameters(const LlamaConfig& config) {
+  std::int64_t total = 0;
+  for (const TensorSpec& spec : tensor_specs(config)) total += spec.num_elements();
+  return total;
+}
+
+// Published counts, less the cells of tile tables that are always zero in the published form: it
+// has 9 x 4 cells a table, ours the 8 that some arrangement of tiles uses.
+TEST(ShardPlan, VisionModelsHaveThePublishedNumberOfParameters) {
+  constexpr std::int64_t kUnusedCells = 28 * (1601 + 2) * 1280;
+  const LlamaConfig small = released_vision_config(4096, 14336, 32, 32);
+  ASSERT_TRUE(small.problems().empty()) << small.problems().front();
+  EXPECT_EQ(small.vision->tile_tokens(), 1601);
+  EXPECT_EQ(small.vision->padded_tile_tokens(), 1608);
+  EXPECT_EQ(small.vision->feature_size(), 7680);
+  EXPECT_EQ(num_parameters(small), 10670220835 - kUnusedCells);
+  EXPECT_EQ(num_parameters(released_vision_config(8192, 28672, 80, 64)),
+            88593355323 - kUnusedCells);
+}
+
+TEST(VisionConfig, StoredCellsAreThoseThatSomeGridUses) {
+  for (const TileGrid& grid : kTileGrids) {
+    EXPECT_LE(grid.num_tiles(), kMaxTiles);
+    for (std::int64_t row = 0; row < grid.down; ++row) {
+      for (std::int64_t column = 0; column < grid.across; ++column) {
+        EXPECT_GE(tile_cell_index({row, column}), 0);
+      }
+    }
+  }
+  EXPECT_EQ(tile_cell_index({1, 1}), 5);
+  EXPECT_EQ(tile_cell_index({2, 1}), -1);
 }
 
 TEST(ShardPlan, ListsEveryTensorOnceWithItsShape) {
