@@ -17,6 +17,7 @@ packages=(
   nlohmann-json3-dev libyaml-cpp-dev # request files
   libpcre2-dev                       # split patterns of the tokenizers
   libssl-dev                         # SHA-256
+  libvips-dev                        # images of the vision models
   python3 python3-pip                # pip fetches LibTorch; the program itself needs no Python
   ca-certificates unzip              # to fetch and unpack the model of the quick start
 )
@@ -38,7 +39,7 @@ if ! command -v apt-get >/dev/null; then
   cat >&2 <<'TEXT'
 install-packages.sh: this is not a Debian system (no apt-get). Load or install, by the means of this machine:
   g++ 12 or newer, CMake 3.25 or newer, Ninja, pkg-config, an MPI-3 library, HDF5 1.10 or newer, Boost.ProgramOptions,
-  fmt, spdlog, nlohmann-json 3.11 or newer, yaml-cpp, PCRE2, OpenSSL
+  fmt, spdlog, nlohmann-json 3.11 or newer, yaml-cpp, PCRE2, OpenSSL, libvips 8.13 or newer
 TEXT
   exit 69
 fi
