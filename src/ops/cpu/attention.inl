@@ -53,6 +53,26 @@ CARAVAN_INLINE void score_blocks(const AttentionTile& tile, std::int64_t block) 
   }
 }
 
+/// Adds the bias of each run to its scores and masks what lies between the end of a run and the
+/// block that starts the next one.
+void apply_runs(const AttentionTile& tile) {
+  std::int64_t begin = 0;
+  for (std::int64_t r = 0; r < tile.num_runs; ++r) {
+    const Vec bias = broadcast(tile.runs[r].score_bias);
+    const std::int64_t whole = tile.runs[r].tokens / 16 * 16;
+    const std::int64_t rest = tile.runs[r].tokens - whole;
+    for (int m = 0; m < tile.count; ++m) {
+      float* const scores = tile.scores + m * tile.score_stride + begin;
+      for (std::int64_t t = 0; t < whole; t += 16) store(scores + t, add(load(scores + t), bias));
+      if (rest > 0) {
+        const Vec last = add(load(scores + whole), bias);
+        store(scores + whole, keep_first(last, rest, -__builtin_inff()));
+      }
+    }
+    begin += rest > 0 ? whole + 16 : whole;
+  }
+}
+
 /// Replaces the scores of one query by exp(score - maximum); returns 1 / denominator.
 CARAVAN_INLINE float softmax_row(float* scores, std::int64_t visible) {
   constexpr float kNone = -__builtin_inff();
@@ -118,6 +138,7 @@ struct Attend {
     for (; block + kVecs <= blocks; block += kVecs) score_blocks<Rows, kVecs>(tile, block);
     for (; block < blocks; ++block) score_blocks<Rows, 1>(tile, block);
 
+    if (tile.runs != nullptr) apply_runs(tile);
     float factors[Rows];
     for (int m = 0; m < Rows; ++m) {
       factors[m] = softmax_row(tile.scores + m * tile.score_stride, tile.visible[m]);

@@ -9,6 +9,7 @@
 #include "caravan/core/dtype.h"
 #include "caravan/core/partition.h"
 #include "caravan/core/thread_team.h"
+#include "caravan/ops/key_run.h"
 
 namespace caravan::ops {
 
@@ -48,6 +49,8 @@ struct AttentionTile {
   std::int64_t key_block_stride = 0;
   std::int64_t value_block_stride = 0;
   const std::int32_t* blocks = nullptr;
+  const KeyRun* runs = nullptr;  // null: no position below `visible` is empty; else all queries
+  std::int64_t num_runs = 0;     // see the same runs, each from the next block on
   std::int64_t head_dim = 0;
   std::int64_t padded_dim = 0;
   float scale = 0;
@@ -69,6 +72,12 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float epsilon, std::int64_t width,
                    float* y);
   void (*swiglu)(const float* gate, const float* up, std::int64_t width, float* y);
+  /// Weight and bias [width].
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon,
+                     std::int64_t width, float* y);
+  void (*gelu)(const float* x, std::int64_t width, float* y);
+  /// `bias` may be null.
+  void (*add_scaled)(const float* y, const float* bias, float scale, std::int64_t width, float* x);
   void (*argmax)(const float* x, std::int64_t width, float* value, std::int32_t* index);
 
   void (*sin_cos)(const float* angles, std::int64_t count, float* sines, float* cosines);

@@ -7,6 +7,7 @@
 #include "math.inl"
 #include "attention.inl"
 #include "rows.inl"
+#include "vision_rows.inl"
 // clang-format on
 
 constexpr KernelTable kTable = {
@@ -18,6 +19,9 @@ constexpr KernelTable kTable = {
     .attention = attention,
     .rms_norm = rms_norm,
     .swiglu = swiglu,
+    .layer_norm = layer_norm,
+    .gelu = gelu,
+    .add_scaled = add_scaled,
     .argmax = argmax,
     .sin_cos = sin_cos,
     .exp_shifted = exp_shifted,
