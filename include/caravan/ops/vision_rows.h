@@ -21,7 +21,7 @@ void layer_norm(const Context& context, const at::Tensor& x, const at::Tensor& w
 /// x [N, heads * d], rows contiguous; weight [d].
 void rms_norm_heads(const Context& context, at::Tensor& x, const at::Tensor& weight, float epsilon);
 
-/// y = x Phi(x), the exact (erf) form, in place. Within 4 units in the last place of the result;
+/// y = x Phi(x), the exact (erf) form, in place. Within 6 units in the last place of the result;
 /// zero for x <= -12.75. x [N, D].
 void gelu(const Context& context, at::Tensor& x);
 
