@@ -91,12 +91,6 @@ std::int64_t blocks_within(const std::vector<RankMemory>& ranks, double share) {
   return blocks;
 }
 
-std::int64_t largest_block_bytes(const std::vector<RankMemory>& ranks) {
-  std::int64_t largest = 1;
-  for (const RankMemory& rank : ranks) largest = std::max(largest, rank.kv_block_bytes);
-  return largest;
-}
-
 std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankMemory>& ranks) {
   if (request.kv_bytes) {
     const std::int64_t blocks = *request.kv_bytes / largest_block_bytes(ranks);
@@ -104,9 +98,8 @@ std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankM
                   format_bytes(static_cast<double>(*request.kv_bytes)), kBlockTokens);
     return blocks;
   }
-  const std::int64_t needed = blocks_for(request.needed_tokens, request.max_sequences);
   const std::int64_t largest = blocks_for(request.largest_tokens, 1);
-  const std::int64_t comfortable = std::min(needed, blocks_within(ranks, 0.5));
+  const std::int64_t comfortable = std::min(wanted_blocks(request), blocks_within(ranks, 0.5));
   return std::max(comfortable, std::min(largest, blocks_within(ranks, 0.9)));
 }
 
@@ -146,20 +139,43 @@ std::int64_t MemoryPlan::total_bytes(const RankMemory& rank) const {
   return rank.weight_bytes + rank.activation_bytes + kv_bytes(rank);
 }
 
-MemoryPlan plan_memory(const MemoryRequest& request) {
+void assume_records(MemoryRequest& request, std::optional<std::int64_t> max_tokens) {
+  const std::int64_t context = request.config.max_positions;
+  request.needed_tokens = request.largest_tokens = context;
+  if (!max_tokens) return;
+  request.largest_tokens = std::min(context, kAssumedPromptTokens + *max_tokens);
+  request.needed_tokens = request.max_sequences * request.largest_tokens;
+}
+
+RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks) {
   const model::LlamaConfig& config = request.config;
+  const auto shape = model::shard_shape(config, rank, num_ranks);
+  RankMemory memory;
+  memory.weight_bytes = model::shard_weight_bytes(config, shape, element_bytes(request.dtype));
+  memory.activation_bytes =
+      model::activation_bytes(config, shape, {request.max_step_tokens, 0, request.num_threads});
+  memory.kv_block_bytes =
+      ops::KvPool::block_bytes({config.num_layers, 1, shape.local_num_kv_heads(), config.head_dim});
+  return memory;
+}
+
+std::int64_t wanted_blocks(const MemoryRequest& request) {
+  return blocks_for(request.needed_tokens, request.max_sequences);
+}
+
+std::int64_t largest_block_bytes(const std::vector<RankMemory>& ranks) {
+  std::int64_t largest = 1;
+  for (const RankMemory& rank : ranks) largest = std::max(largest, rank.kv_block_bytes);
+  return largest;
+}
+
+MemoryPlan plan_memory(const MemoryRequest& request) {
   const auto num_ranks = static_cast<int>(request.free_bytes.size());
   MemoryPlan plan;
   plan.limits.max_sequences = request.max_sequences;
   plan.limits.max_step_tokens = request.max_step_tokens;
-  const model::DecoderLimits decoder_limits{request.max_step_tokens, 0, request.num_threads};
   for (int i = 0; i < num_ranks; ++i) {
-    const auto shape = model::shard_shape(config, i, num_ranks);
-    RankMemory rank;
-    rank.weight_bytes = model::shard_weight_bytes(config, shape, element_bytes(request.dtype));
-    rank.activation_bytes = model::activation_bytes(config, shape, decoder_limits);
-    rank.kv_block_bytes = ops::KvPool::block_bytes(
-        {config.num_layers, 1, shape.local_num_kv_heads(), config.head_dim});
+    RankMemory rank = rank_memory(request, i, num_ranks);
     rank.free_bytes = request.free_bytes[static_cast<std::size_t>(i)];
     plan.ranks.push_back(rank);
   }

@@ -30,8 +30,7 @@ Names<std::optional<ops::Isa>> instruction_sets() {
 
 Names<std::optional<text::ChatFormatKind>> chat_formats() {
   Names<std::optional<text::ChatFormatKind>> names = {{"auto", std::nullopt}};
-  for (const auto kind : {text::ChatFormatKind::kNone, text::ChatFormatKind::kLlama3,
-                          text::ChatFormatKind::kLlama31, text::ChatFormatKind::kChatMl}) {
+  for (const auto kind : text::chat_format_kinds()) {
     names.emplace_back(text::chat_format_name(kind), kind);
   }
   return names;
@@ -73,7 +72,9 @@ constexpr auto kInspect = Command::kInspect;
 void add_input_output(Table& table) {
   table.group("Input and output", {kRun, kPlan});
   table
-      .add(text_option({"model", "MODEL.h5", "the checkpoint, made by `caravan convert`"},
+      .add(text_option({"model", "MODEL.h5",
+                        "the checkpoint, made by `caravan convert`. plan: also a config.json or "
+                        "params.json, before there are weights"},
                        &JobOptions::model))
       .commands = {kRun, kPlan, kTokenize};
   table
@@ -140,7 +141,7 @@ void add_record_defaults(Table& table) {
   table.add(list_option({"stop", "TEXT", "ends an answer; may be repeated"}, &JobOptions::stop));
   table
       .add(choice_option<std::optional<text::ChatFormatKind>>(
-          {"chat-format", "auto|none|llama3|llama3.1|chatml",
+          {"chat-format", "auto|" + text::chat_format_names(),
            "layout of chats; auto: the checkpoint's"},
           &JobOptions::chat_format, chat_formats()))
       .commands = {kRun, kPlan, kTokenize, kConvert};
@@ -177,6 +178,11 @@ void add_execution(Table& table) {
       &JobOptions::ranks, {1, 1 << 20}));
   ranks.commands = {kPlan};
   ranks.configurable = Configurable::kNo;
+  Option& nodes = table.add(
+      bytes_option({"node-memory", "auto|BYTES", "of the nodes to plan for; auto: as free here"},
+                   &JobOptions::node_memory));
+  nodes.commands = {kPlan};
+  nodes.configurable = Configurable::kNo;
 }
 
 void add_other_subcommands(Table& table) {
@@ -188,9 +194,11 @@ void add_other_subcommands(Table& table) {
   table.group("Conversion", {});
   only(choice_option<std::optional<DType>>(
            {"dtype", "auto|fp32|bf16|fp16",
-            "of the matrices; auto: the source's, fp32 if quantized"},
+            "of the matrices; auto: the source's, fp32 if quantized. plan: of a model without "
+            "weights"},
            &JobOptions::dtype, dtypes()),
        kConvert);
+  table.options.back().commands.push_back(kPlan);
   only(text_option({"name", "NAME", "of the model (default: from the source)"}, &JobOptions::name),
        kConvert);
   table.group("Display", {});

@@ -5,7 +5,11 @@
 
 #include "caravan/app/commands.h"
 #include "caravan/app/prepared_run.h"
+#include "caravan/app/size_table.h"
+#include "caravan/checkpoint/architecture.h"
 #include "caravan/core/clock.h"
+#include "caravan/core/error.h"
+#include "caravan/core/partition.h"
 #include "caravan/io/atomic_file.h"
 #include "caravan/model/shard_plan.h"
 
@@ -26,16 +30,41 @@ std::int64_t launch_size(const Environment& environment) {
 
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
-std::string model_text(const checkpoint::ModelDescription& description, std::int64_t file_bytes) {
-  const model::LlamaConfig& config = description.config;
+std::string sizes_text(const model::LlamaConfig& config) {
   return fmt::format(
-      "model      {} ({}, {} on disk), content hash {:.16}\n"
-      "           {} layers, width {}, {} query heads, {} KV heads of {}, feed-forward {}, "
-      "vocabulary {}, context {}\n",
-      description.name, dtype_name(description.dtype), bytes_text(file_bytes),
-      description.content_hash, config.num_layers, config.hidden_size, config.num_heads,
-      config.num_kv_heads, config.head_dim, config.ffn_size, config.vocab_size,
-      config.max_positions);
+      "           {:.2f} billion parameters: {} layers, width {}, {} query heads, {} KV heads of "
+      "{}, "
+      "feed-forward {},\n"
+      "           vocabulary {}{}, context {}\n",
+      static_cast<double>(checkpoint::num_parameters(config)) / 1e9, config.num_layers,
+      config.hidden_size, config.num_heads, config.num_kv_heads, config.head_dim, config.ffn_size,
+      config.vocab_size, config.tied_embeddings ? " (tied)" : "", config.max_positions);
+}
+
+std::string model_text(const checkpoint::ModelFile& file) {
+  const checkpoint::ModelDescription& description = file.description();
+  return fmt::format("model      {} ({}, {} on disk), content hash {:.16}\n{}", description.name,
+                     dtype_name(description.dtype), bytes_text(file.file_bytes()),
+                     description.content_hash, sizes_text(description.config));
+}
+
+// What the KV cache of a plan without records is for.
+std::string assumption_text(const MemoryRequest& request) {
+  if (request.kv_bytes) {
+    return fmt::format("KV cache   {} for each rank (--kv-memory)\n",
+                       bytes_text(*request.kv_bytes));
+  }
+  return fmt::format(
+      "KV cache   for {} sequence(s) of {} tokens: {}\n",
+      request.needed_tokens / request.largest_tokens, request.largest_tokens,
+      request.needed_tokens == request.largest_tokens
+          ? std::string("one whole context, as no --max-tokens limits answers")
+          : fmt::format("--max-sequences prompts of {}, and --max-tokens", kAssumedPromptTokens));
+}
+
+std::string sharing_text(const MemoryRequest& request, int num_ranks) {
+  return "\nWhat one rank needs, by the number of ranks, and the memory that 90 % of suffices:\n" +
+         size_table_text(request, num_ranks);
 }
 
 std::string ranks_text(const MemoryPlan& plan, const model::LlamaConfig& config) {
@@ -58,7 +87,14 @@ std::string ranks_text(const MemoryPlan& plan, const model::LlamaConfig& config)
   return text;
 }
 
-std::string verdict_text(const MemoryPlan& plan, std::int64_t node_bytes) {
+// What a node has, in words.
+std::string node_text(const JobOptions& options, std::int64_t node_bytes) {
+  return options.node_memory ? fmt::format("a node has {}", bytes_text(node_bytes))
+                             : fmt::format("this node has {} free", bytes_text(node_bytes));
+}
+
+std::string verdict_text(const MemoryPlan& plan, const JobOptions& options,
+                         std::int64_t node_bytes) {
   std::int64_t together = 0;
   std::int64_t largest = 1;
   for (const RankMemory& rank : plan.ranks) {
@@ -67,16 +103,35 @@ std::string verdict_text(const MemoryPlan& plan, std::int64_t node_bytes) {
   }
   std::string text =
       fmt::format("\nKV cache   {} tokens in {} blocks\n", plan.kv_tokens(), plan.limits.kv_blocks);
-  if (together <= node_bytes) {
-    return text +
-           fmt::format("memory     {} for {} rank(s); this node has {} free: they fit here\n",
-                       bytes_text(together), plan.ranks.size(), bytes_text(node_bytes));
-  }
-  return text + fmt::format(
-                    "memory     {} for {} rank(s); this node has {} free: it holds {}, spread "
-                    "the ranks over nodes\n",
-                    bytes_text(together), plan.ranks.size(), bytes_text(node_bytes),
-                    std::max<std::int64_t>(1, node_bytes / largest));
+  const auto num_ranks = static_cast<std::int64_t>(plan.ranks.size());
+  text += fmt::format("memory     {} for {} rank(s); {}: ", bytes_text(together), num_ranks,
+                      node_text(options, node_bytes));
+  if (together <= node_bytes) return text + "they fit on one\n";
+  const std::int64_t on_a_node = std::clamp<std::int64_t>(node_bytes / largest, 1, num_ranks);
+  return text + fmt::format("it holds {}, so spread them over {} nodes\n", on_a_node,
+                            ceil_div(num_ranks, on_a_node));
+}
+
+// A model of which only the architecture is known: memory alone.
+ExitCode plan_architecture(const JobOptions& options, std::int64_t num_ranks,
+                           std::int64_t node_bytes) {
+  CARAVAN_CHECK(options.inputs.empty() && options.output.empty(), UsageError,
+                "{} is an architecture without tokenizer and weights: --input and --output can be "
+                "checked with the converted model (--model MODEL.h5)",
+                options.model);
+  const checkpoint::Architecture architecture = checkpoint::read_architecture(options.model);
+  const model::LlamaConfig& config = architecture.config;
+  const DType dtype = options.dtype.value_or(architecture.dtype);
+  MemoryRequest request = memory_request(options, config, dtype);
+  std::string text =
+      fmt::format("model      {} (architecture of {}, planned as {})\n{}", architecture.name,
+                  architecture.path, dtype_name(dtype), sizes_text(config));
+  text += assumption_text(request) + sharing_text(request, static_cast<int>(num_ranks));
+  print_result(text);
+  request.free_bytes.assign(static_cast<std::size_t>(num_ranks), node_bytes);
+  const MemoryPlan plan = plan_memory(request);
+  print_result(ranks_text(plan, config) + verdict_text(plan, options, node_bytes));
+  return ExitCode::kOk;
 }
 
 std::string input_text(const batch::WorkloadSummary& summary) {
@@ -90,19 +145,29 @@ std::string input_text(const batch::WorkloadSummary& summary) {
 ExitCode plan_command(const ParsedOptions& parsed, const Environment& environment) {
   const JobOptions& options = parsed.options;
   const std::int64_t num_ranks = options.ranks.value_or(launch_size(environment));
-  const std::int64_t node_bytes = available_memory_bytes();
+  const std::int64_t node_bytes = options.node_memory.value_or(available_memory_bytes());
+  if (checkpoint::is_architecture(options.model)) {
+    return plan_architecture(options, num_ranks, node_bytes);
+  }
+  CARAVAN_CHECK(
+      !options.dtype, UsageError,
+      "--dtype is for models without weights; {} has those that `caravan convert --dtype` "
+      "made",
+      options.model);
   // Ranks may be spread over nodes like this one, down to one on each.
   PreparedRun prepared(options,
                        std::vector<std::int64_t>(static_cast<std::size_t>(num_ranks), node_bytes));
   const checkpoint::ModelFile& file = prepared.model().file;
-  std::string text = model_text(file.description(), file.file_bytes());
+  std::string text = model_text(file);
   if (prepared.has_workload()) text += input_text(prepared.workload().summary());
   if (prepared.names()) {
     text += fmt::format("output     {}; {} free on its file system\n", prepared.names()->output,
                         bytes_text(io::free_disk_bytes(prepared.names()->folder)));
   }
+  if (!prepared.has_workload()) text += assumption_text(prepared.memory_request());
+  text += sharing_text(prepared.memory_request(), static_cast<int>(num_ranks));
   text += ranks_text(prepared.memory(), file.description().config);
-  text += verdict_text(prepared.memory(), node_bytes);
+  text += verdict_text(prepared.memory(), options, node_bytes);
   text += "\nThe run can start.\n";
   print_result(text);
   return ExitCode::kOk;

@@ -90,6 +90,19 @@ void check_options(Command command, const JobOptions& options) {
   CARAVAN_CHECK(faults.empty(), UsageError, "{}", fmt::join(faults, "\n"));
 }
 
+MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig& config,
+                             DType dtype) {
+  MemoryRequest request;
+  request.config = config;
+  request.dtype = dtype;
+  request.max_sequences = options.max_sequences;
+  request.max_step_tokens = options.max_step_tokens;
+  request.num_threads = options.threads.value_or(usable_cpus());
+  request.kv_bytes = options.kv_memory;
+  assume_records(request, options.max_tokens);
+  return request;
+}
+
 PreparedRun::PreparedRun(const JobOptions& options, const std::vector<std::int64_t>& free_bytes)
     : options_(options) {
   open_parts();
@@ -175,15 +188,9 @@ void PreparedRun::build_prompt() {
 
 void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
   const checkpoint::ModelDescription& description = model_->file.description();
-  MemoryRequest request;
-  request.config = description.config;
-  request.dtype = description.dtype;
-  request.max_sequences = options_.max_sequences;
-  request.max_step_tokens = options_.max_step_tokens;
-  request.num_threads = options_.threads.value_or(usable_cpus());
-  request.kv_bytes = options_.kv_memory;
+  MemoryRequest& request = memory_request_;
+  request = app::memory_request(options_, description.config, description.dtype);
   request.free_bytes = free_bytes;
-  request.needed_tokens = request.largest_tokens = description.config.max_positions;
   if (workload_) {
     request.needed_tokens = workload_->worst_case_tokens(options_.max_sequences);
     request.largest_tokens = workload_->worst_case_tokens(1);

@@ -34,6 +34,11 @@ void refuse_other_formats(const std::string& path) {
   std::array<char, 4> head{};
   if (file.size() < std::ssize(head)) return;
   file.read(0, std::as_writable_bytes(std::span(head)));
+  CARAVAN_CHECK(
+      head[0] != '{', ConfigError,
+      "{} is a JSON file, expected a MODEL.h5, which `caravan convert` makes of the folder "
+      "with the weights (`caravan plan` also takes a config.json)",
+      path);
   CARAVAN_CHECK(std::string_view(head.data(), head.size()) != "GGUF", ConfigError,
                 "{} is a GGUF file, expected a MODEL.h5; `caravan convert {} MODEL.h5` makes one",
                 path, path);
@@ -130,9 +135,10 @@ ModelIndex read_index(const std::string& path) {
   index.description = read_description(file.get(), path);
   index.tensors = read_tensors(file.get(), index.description, path);
   const std::string hash = content_hash(index.description, index.tensors);
-  CARAVAN_CHECK(hash == index.description.content_hash, ConfigError,
-                "{} is damaged: its description hashes to {}, expected {}", path, hash,
-                index.description.content_hash);
+  std::string& stored = index.description.content_hash;
+  if (stored.empty()) stored = hash;  // a file that another program wrote
+  CARAVAN_CHECK(hash == stored, ConfigError,
+                "{} is damaged: its description hashes to {}, expected {}", path, hash, stored);
   if (const auto problems = index.description.tokenizer.problems(); !problems.empty())
     throw ConfigError(fmt::format("{}: tokenizer: {}", path, fmt::join(problems, "; ")));
   return index;

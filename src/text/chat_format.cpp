@@ -107,6 +107,12 @@ std::optional<ChatFormatKind> parse_chat_format(std::string_view name) {
   return std::nullopt;
 }
 
+std::vector<ChatFormatKind> chat_format_kinds() {
+  std::vector<ChatFormatKind> kinds;
+  for (const FormatName& entry : kFormatNames) kinds.push_back(entry.kind);
+  return kinds;
+}
+
 std::string chat_format_names() {
   std::vector<std::string_view> names;
   for (const FormatName& entry : kFormatNames) names.push_back(entry.name);

@@ -51,14 +51,15 @@ struct JobOptions {
   std::int64_t max_step_tokens = 512;
   std::optional<std::int64_t> kv_memory;  // bytes per rank
   bool no_verify = false;
-  std::optional<std::int64_t> ranks;  // plan
+  std::optional<std::int64_t> ranks;        // plan
+  std::optional<std::int64_t> node_memory;  // plan
 
   // Logging
   double log_interval = 30;
   log::Level log_level = log::Level::kInfo;
 
   // Other subcommands
-  std::optional<DType> dtype;       // convert
+  std::optional<DType> dtype;       // convert; plan
   std::optional<std::string> name;  // convert
   bool json = false;                // inspect
   bool tensors = false;             // inspect

@@ -42,6 +42,19 @@ struct MemoryPlan {
   std::int64_t kv_bytes_for(std::int64_t tokens) const;
 };
 
+/// Sets what records will need where there are none to look at: `max_sequences` prompts of
+/// kAssumedPromptTokens with the answers that --max-tokens allows; one whole context without it.
+void assume_records(MemoryRequest& request, std::optional<std::int64_t> max_tokens);
+inline constexpr std::int64_t kAssumedPromptTokens = 1024;
+
+/// What one of `num_ranks` needs, free_bytes apart.
+RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks);
+
+/// Blocks of the KV cache that the request's records need, whatever is free.
+std::int64_t wanted_blocks(const MemoryRequest& request);
+/// Of the rank with the most KV heads; at least 1.
+std::int64_t largest_block_bytes(const std::vector<RankMemory>& ranks);
+
 /// The number of blocks: what was asked for, or what the input needs within half of the free
 /// memory (a single longest sequence may take nine tenths).
 /// @throws ConfigError if a rank's weights and smallest cache do not fit, with the numbers of that

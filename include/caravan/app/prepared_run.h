@@ -35,6 +35,8 @@ class PreparedRun {
   const batch::PromptBuilder& builder() const { return *builder_; }
   const batch::RequestParser& parser() const { return *parser_; }
   const MemoryPlan& memory() const { return memory_; }
+  /// What memory() was planned for.
+  const MemoryRequest& memory_request() const { return memory_request_; }
   /// With --input only.
   bool has_workload() const { return workload_.has_value(); }
   batch::Workload& workload() { return *workload_; }
@@ -63,8 +65,13 @@ class PreparedRun {
   std::optional<batch::Workload> workload_;
   std::optional<batch::Record> prompt_record_;
   std::vector<batch::TokenizedPrompt> prompt_ids_;
+  MemoryRequest memory_request_;
   MemoryPlan memory_;
 };
+
+/// Of a run whose records are not known (assume_records); free_bytes are still to be set.
+MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig& config,
+                             DType dtype);
 
 /// Contradictions between options of `run` or `plan`, found before MPI starts.
 /// @throws UsageError listing them all.

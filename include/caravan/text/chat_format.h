@@ -26,6 +26,7 @@ enum class ChatFormatKind {  // new ones come last: the values are part of store
 /// "none", "llama3", "llama3.1", "chatml", "llama3.2-vision", "llama2", "zephyr".
 std::string_view chat_format_name(ChatFormatKind kind);
 std::optional<ChatFormatKind> parse_chat_format(std::string_view name);
+std::vector<ChatFormatKind> chat_format_kinds();
 /// All names with "|" between them, for help texts and messages.
 std::string chat_format_names();
 
