@@ -23,7 +23,7 @@ packages=(
 )
 test_packages=(
   libgtest-dev librapidcheck-dev libbenchmark-dev # test frameworks
-  hdf5-tools                                      # checkpoints must be readable by others
+  hdf5-tools python3-h5py                         # checkpoints must be readable by others
   clang-format clang-tidy shellcheck              # style checks
   ccache                                          # two builds (release, sanitizers) in reasonable time
 )

@@ -315,7 +315,8 @@ ModelDescription read_description(hid_t file, const std::string& path) {
   description.name = required_text(file, "name", root);
   description.source = required_text(file, "source", root);
   description.created_by = required_text(file, "created_by", root);
-  description.content_hash = required_text(file, "content_hash", root);
+  description.content_hash =
+      io::read_text_attribute(file, "content_hash", kMaxTextBytes, root).value_or("");
   const std::string dtype = required_text(file, "dtype", root);
   const auto parsed_dtype = parse_dtype(dtype);
   CARAVAN_CHECK(parsed_dtype.has_value(), ConfigError,

@@ -41,7 +41,8 @@ struct ModelDescription {
   std::string source;      // format and file names it was converted from
   std::string created_by;  // program and version
   std::string
-      content_hash;  // of all tensors' checksums and the description; part of the run fingerprint
+      content_hash;  // of all tensors' checksums and the description; part of the run fingerprint.
+                     // Files may lack it: then it is computed when they are opened
   DType dtype = DType::kFloat32;  // of the matrices
   model::LlamaConfig config;
   text::TokenizerSpec tokenizer;
