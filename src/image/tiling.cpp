@@ -123,17 +123,20 @@ void write_tiles(RgbImage image, const TileLayout& layout, const TilingConfig& c
   }
 }
 
-PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeLimits& limits,
-                            const TilingConfig& config) {
-  RgbImage image = decode(bytes, limits);
+PreparedImage prepare_tiles(RgbImage image, std::string content_hash, const TilingConfig& config) {
   PreparedImage prepared;
   prepared.layout = choose_layout(image.width, image.height, config);
   prepared.tile_size = config.tile_size;
   prepared.tiles.resize(
       checked_cast<std::size_t>(prepared.layout.num_tiles() * config.tile_values()));
   write_tiles(std::move(image), prepared.layout, config, prepared.tiles);
-  prepared.content_hash = content_hash(bytes);
+  prepared.content_hash = std::move(content_hash);
   return prepared;
+}
+
+PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeLimits& limits,
+                            const TilingConfig& config) {
+  return prepare_tiles(decode(bytes, limits), content_hash(bytes), config);
 }
 
 std::string content_hash(std::span<const std::byte> bytes) {

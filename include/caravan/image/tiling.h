@@ -65,6 +65,9 @@ struct PreparedImage {
   }
 };
 
+/// Arranges, resizes, normalises and cuts a decoded picture.
+PreparedImage prepare_tiles(RgbImage image, std::string content_hash, const TilingConfig& config);
+
 /// Decodes and prepares. @throws InputError as `decode` does.
 PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeLimits& limits,
                             const TilingConfig& config);

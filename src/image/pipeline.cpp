@@ -1,0 +1,317 @@
+#include "caravan/image/pipeline.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "caravan/core/error.h"
+#include "prepared_cache.h"
+#include "vips_image.h"
+
+namespace caravan::image {
+namespace {
+
+using ImagePointer = std::shared_ptr<const PreparedImage>;
+
+/// One submitted image.
+struct Item {
+  std::string url;
+  std::int64_t reserved_bytes = 0;  // before it is ready
+  bool is_ready = false;
+  ImageOutcome outcome;
+  std::exception_ptr fault;  // not the image's own
+};
+
+struct Result {
+  ImagePointer image;
+  std::string error;
+  std::exception_ptr fault;
+};
+
+/// Runs `work` and turns what it throws into a result.
+template <typename Work>
+Result result_of(const Work& work) {
+  try {
+    return {work(), "", nullptr};
+  } catch (const InputError& error) {
+    return {nullptr, error.what(), nullptr};
+  } catch (const std::bad_alloc&) {
+    return {nullptr, "there is not enough memory to decode the image", nullptr};
+  } catch (...) {
+    return {nullptr, "", std::current_exception()};
+  }
+}
+
+}  // namespace
+
+class ImagePipeline::State {
+ public:
+  State(ImageSource source, const DecodeLimits& limits, const TilingConfig& tiling,
+        const PipelineOptions& options)
+      : source_(std::move(source)),
+        limits_(limits),
+        tiling_(tiling),
+        options_(options),
+        cache_(options.cache_bytes) {
+    try {
+      for (int i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { serve(); });
+    } catch (const std::system_error& error) {
+      stop();
+      throw DeviceError(
+          fmt::format("cannot start {} threads for images: {}", options.num_threads, error.what()));
+    }
+  }
+  ~State() { stop(); }
+
+  Ticket submit(std::string url) {
+    std::unique_lock lock(mutex_);
+    const std::int64_t bytes = bytes_to_reserve(url);
+    room_.wait(lock, [&] { return has_room(bytes); });
+    return queue(std::move(url), bytes);
+  }
+
+  std::optional<Ticket> try_submit(std::string&& url) {
+    const std::lock_guard lock(mutex_);
+    const std::int64_t bytes = bytes_to_reserve(url);
+    if (!has_room(bytes)) return std::nullopt;
+    return queue(std::move(url), bytes);
+  }
+
+  ImageOutcome take(Ticket ticket) {
+    std::unique_lock lock(mutex_);
+    require(ticket);
+    ready_.wait(lock, [&] { return require(ticket).is_ready; });
+    return remove(ticket);
+  }
+
+  std::optional<ImageOutcome> try_take(Ticket ticket) {
+    const std::lock_guard lock(mutex_);
+    if (!require(ticket).is_ready) return std::nullopt;
+    return remove(ticket);
+  }
+
+  void discard(Ticket ticket) {
+    const std::lock_guard lock(mutex_);
+    Item& item = require(ticket);
+    item.fault = nullptr;
+    // One in work by a thread is missed by that thread when it is done.
+    remove(ticket);
+  }
+
+  PipelineCounts counts() const {
+    const std::lock_guard lock(mutex_);
+    return counts_;
+  }
+  std::int64_t ahead_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return ahead_bytes_;
+  }
+
+ private:
+  // Below, all but serve, prepare, read and decode_once are called with the lock held.
+
+  std::int64_t bytes_to_reserve(const std::string& url) const {
+    return tiling_.max_bytes() + static_cast<std::int64_t>(url.size());
+  }
+  bool has_room(std::int64_t bytes) const {
+    return ahead_bytes_ == 0 || ahead_bytes_ + bytes <= options_.max_ahead_bytes;
+  }
+  Ticket queue(std::string url, std::int64_t bytes) {
+    const Ticket ticket = next_ticket_++;
+    Item& item = items_[ticket];
+    item.url = std::move(url);
+    item.reserved_bytes = bytes;
+    ahead_bytes_ += bytes;
+    ++counts_.submitted;
+    waiting_.push_back(ticket);
+    work_.notify_one();
+    return ticket;
+  }
+  Item& require(Ticket ticket) {
+    const auto found = items_.find(ticket);
+    CARAVAN_ASSERT(found != items_.end(), "image ticket {} is unknown or was taken", ticket);
+    return found->second;
+  }
+  ImageOutcome remove(Ticket ticket) {
+    Item item = std::move(require(ticket));
+    items_.erase(ticket);
+    ahead_bytes_ -= item.reserved_bytes;
+    release(item.outcome.image);
+    room_.notify_all();
+    if (item.fault) std::rethrow_exception(item.fault);
+    return std::move(item.outcome);
+  }
+  /// An image that several tickets share counts once.
+  void hold(const ImagePointer& image) {
+    if (image && ++holders_[image.get()] == 1) ahead_bytes_ += image->bytes();
+  }
+  void release(const ImagePointer& image) {
+    if (!image || --holders_.at(image.get()) > 0) return;
+    holders_.erase(image.get());
+    ahead_bytes_ -= image->bytes();
+  }
+  void publish(Ticket ticket, const Result& result) {
+    const auto found = items_.find(ticket);
+    if (found == items_.end()) return;  // discarded
+    Item& item = found->second;
+    if (!result.image) ++counts_.failed;
+    item.outcome = {result.image, result.error};
+    item.fault = result.fault;
+    item.is_ready = true;
+    ahead_bytes_ -= std::exchange(item.reserved_bytes, 0);
+    hold(result.image);
+    ready_.notify_all();
+    room_.notify_all();
+  }
+
+  void serve() {
+    while (true) {
+      Ticket ticket = 0;
+      std::string url;
+      {
+        std::unique_lock lock(mutex_);
+        work_.wait(lock, [&] { return is_stopping_ || !waiting_.empty(); });
+        if (is_stopping_) break;
+        ticket = waiting_.front();
+        waiting_.pop_front();
+        const auto found = items_.find(ticket);
+        if (found == items_.end()) continue;  // discarded
+        url = std::move(found->second.url);
+      }
+      prepare(ticket, url);
+    }
+    leave_vips_thread();
+  }
+
+  void prepare(Ticket ticket, const std::string& url) {
+    std::vector<std::byte> bytes;
+    std::string hash;
+    const Result failure = result_of([&]() -> ImagePointer {
+      bytes = source_.read(url);
+      hash = content_hash(bytes);
+      return nullptr;
+    });
+    std::unique_lock lock(mutex_);
+    if (!failure.error.empty() || failure.fault) return publish(ticket, failure);
+    if (const ImagePointer cached = cache_.find(hash)) {
+      ++counts_.shared;
+      return publish(ticket, {cached, "", nullptr});
+    }
+    const auto [in_work, is_first] = in_work_.try_emplace(hash);
+    in_work->second.push_back(ticket);
+    if (!is_first) {
+      ++counts_.shared;
+      return;  // the thread that has it in work publishes for all
+    }
+    ++counts_.decoded;
+    lock.unlock();
+    const Result result = result_of([&] { return decode_in_turn(bytes, hash); });
+    lock.lock();
+    if (result.image) cache_.insert(result.image);
+    for (const Ticket waiting : in_work_.at(hash)) publish(waiting, result);
+    in_work_.erase(hash);
+  }
+
+  /// Waits until the memory that decoding takes is there; an image larger than all of it goes
+  /// alone.
+  ImagePointer decode_in_turn(const std::vector<std::byte>& bytes, const std::string& hash) {
+    const DecodeTurn turn(*this, decode_bytes(bytes, limits_));
+    return std::make_shared<const PreparedImage>(
+        prepare_tiles(decode(bytes, limits_), hash, tiling_));
+  }
+
+  class DecodeTurn {
+   public:
+    DecodeTurn(State& state, std::int64_t bytes) : state_(state), bytes_(bytes) {
+      std::unique_lock lock(state_.mutex_);
+      state_.decode_memory_.wait(lock, [&] {
+        return state_.decoding_bytes_ == 0 ||
+               state_.decoding_bytes_ + bytes_ <= state_.options_.max_decode_bytes;
+      });
+      state_.decoding_bytes_ += bytes_;
+    }
+    ~DecodeTurn() {
+      const std::lock_guard lock(state_.mutex_);
+      state_.decoding_bytes_ -= bytes_;
+      state_.decode_memory_.notify_all();
+    }
+    DecodeTurn(const DecodeTurn&) = delete;
+    DecodeTurn& operator=(const DecodeTurn&) = delete;
+
+   private:
+    State& state_;
+    std::int64_t bytes_;
+  };
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  const ImageSource source_;
+  const DecodeLimits limits_;
+  const TilingConfig tiling_;
+  const PipelineOptions options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;           // something is waiting, or the end
+  std::condition_variable ready_;          // some item became ready
+  std::condition_variable room_;           // fewer bytes ahead
+  std::condition_variable decode_memory_;  // fewer bytes in decoding
+  bool is_stopping_ = false;
+  Ticket next_ticket_ = 1;
+  std::map<Ticket, Item> items_;
+  std::deque<Ticket> waiting_;
+  std::unordered_map<std::string, std::vector<Ticket>> in_work_;  // by content hash
+  std::unordered_map<const PreparedImage*, std::int64_t> holders_;
+  PreparedCache cache_;
+  std::int64_t ahead_bytes_ = 0;
+  std::int64_t decoding_bytes_ = 0;
+  PipelineCounts counts_;
+  std::vector<std::thread> threads_;  // last: they use all of the above
+};
+
+ImagePipeline::ImagePipeline(ImageSource source, const DecodeLimits& limits,
+                             const TilingConfig& tiling, const PipelineOptions& options) {
+  check(tiling);
+  CARAVAN_CHECK(options.num_threads >= 1 && options.max_ahead_bytes >= 0 &&
+                    options.cache_bytes >= 0 && options.max_decode_bytes >= 0,
+                ConfigError,
+                "images need at least 1 thread and no negative limits: {} threads, {} bytes "
+                "ahead, {} in the cache, {} in decoding",
+                options.num_threads, options.max_ahead_bytes, options.cache_bytes,
+                options.max_decode_bytes);
+  start_vips();
+  state_ = std::make_unique<State>(std::move(source), limits, tiling, options);
+}
+
+ImagePipeline::~ImagePipeline() = default;
+
+std::optional<ImagePipeline::Ticket> ImagePipeline::try_submit(std::string&& url) {
+  return state_->try_submit(std::move(url));
+}
+ImagePipeline::Ticket ImagePipeline::submit(std::string url) {
+  return state_->submit(std::move(url));
+}
+ImageOutcome ImagePipeline::take(Ticket ticket) { return state_->take(ticket); }
+std::optional<ImageOutcome> ImagePipeline::try_take(Ticket ticket) {
+  return state_->try_take(ticket);
+}
+void ImagePipeline::discard(Ticket ticket) { state_->discard(ticket); }
+PipelineCounts ImagePipeline::counts() const { return state_->counts(); }
+std::int64_t ImagePipeline::ahead_bytes() const { return state_->ahead_bytes(); }
+
+}  // namespace caravan::image
