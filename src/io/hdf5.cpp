@@ -255,4 +255,11 @@ Hdf5Dataset create_dataset(hid_t parent, const std::string& name, hid_t type,
                                              properties.get(), H5P_DEFAULT)));
 }
 
+std::int64_t dataset_offset(hid_t dataset, const Hdf5Place& place) {
+  const haddr_t offset = H5Dget_offset(dataset);
+  CARAVAN_CHECK(offset != HADDR_UNDEF && std::in_range<std::int64_t>(offset), IoError,
+                "{}: HDF5 gives the data no place in the file", place.text());
+  return static_cast<std::int64_t>(offset);
+}
+
 }  // namespace caravan::io

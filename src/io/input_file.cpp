@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <system_error>
@@ -14,6 +15,7 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
+#include "caravan/io/aligned_buffer.h"
 
 namespace caravan::io {
 namespace {
@@ -48,8 +50,30 @@ InputFile::InputFile(std::string path, ReadFunction read)
   size_ = status.st_size;
 }
 
+void InputFile::bypass_cache() {
+  direct_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+}
+
 void InputFile::read(std::int64_t offset, std::span<std::byte> destination) {
   CARAVAN_ASSERT(offset >= 0, "offset {} in {}", offset, path_);
+  const std::size_t done = read_directly(offset, destination);
+  read_cached(offset + static_cast<std::int64_t>(done), destination.subspan(done));
+}
+
+// What cannot be read so, or fails, is left to the ordinary way, which also reports.
+std::size_t InputFile::read_directly(std::int64_t offset, std::span<std::byte> destination) {
+  const auto address = reinterpret_cast<std::uintptr_t>(destination.data());
+  const std::size_t size = destination.size() - destination.size() % kDirectAlignment;
+  if (!direct_ || size == 0 || offset % kDirectAlignment != 0 || address % kDirectAlignment != 0)
+    return 0;
+  const ssize_t got =
+      read_(direct_.get(), destination.data(), std::min<std::size_t>(size, kMaxPieceBytes), offset);
+  if (got <= 0) return 0;
+  std::atomic_ref(bytes_read_).fetch_add(got, std::memory_order_relaxed);
+  return static_cast<std::size_t>(got);
+}
+
+void InputFile::read_cached(std::int64_t offset, std::span<std::byte> destination) {
   int attempts_left = kReadAttempts;
   while (!destination.empty()) {
     const auto wanted = std::min(destination.size(), static_cast<std::size_t>(kMaxPieceBytes));
@@ -70,7 +94,7 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> destination) {
                   "{} ends at byte {}, expected {} more bytes: the file was truncated", path_,
                   offset, destination.size());
     offset += got;
-    bytes_read_ += got;
+    std::atomic_ref(bytes_read_).fetch_add(got, std::memory_order_relaxed);
     destination = destination.subspan(static_cast<std::size_t>(got));
   }
 }

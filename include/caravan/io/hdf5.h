@@ -172,4 +172,8 @@ std::vector<std::int64_t> read_int64_dataset(hid_t parent, const std::string& na
 Hdf5Dataset create_dataset(hid_t parent, const std::string& name, hid_t type,
                            std::span<const std::int64_t> shape, const Hdf5Place& place);
 
+/// Where the data of such a dataset is, in bytes from the start of the file.
+/// @throws IoError.
+std::int64_t dataset_offset(hid_t dataset, const Hdf5Place& place);
+
 }  // namespace caravan::io

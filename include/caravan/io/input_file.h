@@ -37,14 +37,23 @@ class InputFile {
   std::int64_t bytes_read() const { return bytes_read_; }
 
   /// Fills `destination` from `offset`. Interrupted and short reads go on; EIO is tried again a few
-  /// times.
+  /// times. Any number of threads at a time.
   /// @throws IoError with file and offset if reading fails or the file ends before.
   void read(std::int64_t offset, std::span<std::byte> destination);
 
+  /// From now on, reads the disk itself and not the page cache where offset and address are
+  /// multiples of kDirectAlignment (aligned_buffer.h) and the file system can. For files that are
+  /// read once and whole.
+  void bypass_cache();
+
  private:
+  void read_cached(std::int64_t offset, std::span<std::byte> destination);
+  std::size_t read_directly(std::int64_t offset, std::span<std::byte> destination);
+
   std::string path_;
   ReadFunction read_;
   FileDescriptor descriptor_;
+  FileDescriptor direct_;  // null unless the cache is bypassed
   std::int64_t size_ = 0;
   std::int64_t bytes_read_ = 0;
 };
