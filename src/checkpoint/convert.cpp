@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/checkpoint/model_writer.h"
@@ -62,6 +63,13 @@ DType stored_dtype(const Source& source, const model::TensorSpec& spec, DType ma
   return same ? matrix_dtype : DType::kFloat32;
 }
 
+std::vector<TensorToWrite> tensors_to_write(const Source& source) {
+  std::vector<TensorToWrite> tensors;
+  for (const model::TensorSpec& spec : model::tensor_specs(source.description.config))
+    tensors.push_back({spec, stored_dtype(source, spec, source.description.dtype)});
+  return tensors;
+}
+
 void check_disk_space(const std::string& target, std::int64_t weight_bytes,
                       std::int64_t num_tensors) {
   const std::int64_t needed = weight_bytes + kOverheadBytes + num_tensors * kOverheadBytesPerTensor;
@@ -91,28 +99,22 @@ ConvertSummary convert(const ConvertOptions& options) {
   description.dtype = options.dtype.value_or(description.dtype);
   description.created_by = "caravan " CARAVAN_VERSION;
 
-  const std::vector<model::TensorSpec> specs = model::tensor_specs(description.config);
+  const std::vector<TensorToWrite> tensors = tensors_to_write(source);
   ConvertSummary summary;
-  for (const model::TensorSpec& spec : specs) {
-    summary.tensors += 1;
-    summary.bytes +=
-        spec.num_elements() * element_bytes(stored_dtype(source, spec, description.dtype));
-  }
+  summary.tensors = std::ssize(tensors);
+  for (const TensorToWrite& tensor : tensors)
+    summary.bytes += tensor.spec.rows * tensor.row_bytes();
   io::Leftovers leftovers(options.target);
   check_disk_space(options.target, summary.bytes, summary.tensors);
 
   io::TemporaryName temporary(options.target);
   {
-    ModelWriter writer(temporary.path());
+    ModelWriter writer(temporary.path(), tensors);
     std::int64_t done = 0;
-    const BytesWritten written = [&](std::int64_t bytes) {
+    stream_tensors(source, tensors, writer, StreamLimits{}, [&](std::int64_t bytes) {
       done += bytes;
       if (options.progress) options.progress(done, summary.bytes);
-    };
-    for (const model::TensorSpec& spec : specs) {
-      stream_tensor(source, spec, stored_dtype(source, spec, description.dtype), writer,
-                    StreamLimits{}, written);
-    }
+    });
     writer.finish(description);
   }
   check_readable_back(temporary.path(), description.content_hash);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -9,11 +10,13 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "caravan/io/aligned_buffer.h"
 #include "caravan/io/crc32c.h"
 #include "caravan/io/hdf5.h"
 #include "caravan/io/input_file.h"
 #include "file_format.h"
 #include "model_index.h"
+#include "worker_threads.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -144,6 +147,26 @@ ModelIndex read_index(const std::string& path) {
   return index;
 }
 
+/// Some bands of the tensor of this index.
+struct Piece {
+  std::size_t tensor = 0;
+  Range bands;
+};
+
+std::int64_t row_bytes(const StoredTensor& tensor) {
+  return tensor.spec.columns * element_bytes(tensor.dtype);
+}
+
+/// Runs of bands of about kPieceBytes, at least one band each.
+std::vector<Range> pieces_of(const StoredTensor& tensor) {
+  const std::int64_t step =
+      std::max<std::int64_t>(kPieceBytes / (tensor.spec.band_rows * row_bytes(tensor)), 1);
+  std::vector<Range> pieces;
+  for (std::int64_t band = 0; band < tensor.spec.num_bands(); band += step)
+    pieces.push_back({band, std::min(band + step, tensor.spec.num_bands())});
+  return pieces;
+}
+
 /// Rows [first band's begin, last band's end).
 Range rows_of_bands(const model::TensorSpec& spec, Range bands) {
   return {bands.begin * spec.band_rows, std::min(bands.end * spec.band_rows, spec.rows)};
@@ -261,24 +284,33 @@ void ModelFile::set_verify(bool verify) { state_->verify = verify; }
 VerifyResult ModelFile::verify_all() {
   const Stopwatch watch;
   VerifyResult result;
-  std::vector<std::string> faults;
-  std::vector<std::byte> buffer;
-  const bool verify_before = std::exchange(state_->verify, true);
-  for (const StoredTensor& tensor : state_->index.tensors) {
-    const std::int64_t band_bytes =
-        tensor.spec.band_rows * tensor.spec.columns * element_bytes(tensor.dtype);
-    const std::int64_t step = std::max<std::int64_t>(kPieceBytes / band_bytes, 1);
-    buffer.resize(std::max(buffer.size(),
-                           checked_cast<std::size_t>(std::min(step * band_bytes, tensor.bytes))));
-    for (std::int64_t band = 0; band < tensor.spec.num_bands(); band += step) {
-      const Range bands = {band, std::min(band + step, tensor.spec.num_bands())};
-      for (const std::int64_t bad : state_->read_bands(tensor, bands, buffer.data()))
-        add_fault(faults, state_->checksum_fault(tensor, bad));
-    }
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < state_->index.tensors.size(); ++i) {
+    const StoredTensor& tensor = state_->index.tensors[i];
+    for (const Range& bands : pieces_of(tensor)) pieces.push_back({i, bands});
     result.tensors += 1;
     result.bytes += tensor.bytes;
   }
+  // All threads go on after a fault, so that every one is told, in the order of the file.
+  std::vector<std::vector<std::int64_t>> bad(pieces.size());
+  std::atomic<std::size_t> next = 0;
+  const bool verify_before = std::exchange(state_->verify, true);
+  state_->opened().bypass_cache();
+  run_workers(num_worker_threads(), [&] {
+    io::AlignedBuffer buffer;
+    for (std::size_t i = next++; i < pieces.size(); i = next++) {
+      const StoredTensor& tensor = state_->index.tensors[pieces[i].tensor];
+      const Range rows = rows_of_bands(tensor.spec, pieces[i].bands);
+      const std::span<std::byte> bytes = buffer.resized(rows.size() * row_bytes(tensor));
+      bad[i] = state_->read_bands(tensor, pieces[i].bands, bytes.data());
+    }
+  });
   state_->verify = verify_before;
+  std::vector<std::string> faults;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (const std::int64_t band : bad[i])
+      add_fault(faults, state_->checksum_fault(state_->index.tensors[pieces[i].tensor], band));
+  }
   throw_if_any(faults, state_->index.path);
   result.seconds = watch.seconds();
   return result;

@@ -1,10 +1,7 @@
 #include "caravan/checkpoint/model_writer.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <array>
-#include <span>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -12,55 +9,42 @@
 #include "caravan/core/error.h"
 #include "caravan/io/crc32c.h"
 #include "caravan/io/hdf5.h"
-#include "caravan/io/input_file.h"
+#include "caravan/io/output_file.h"
 #include "file_format.h"
 #include "model_index.h"
-#include "write_queue.h"
 
 namespace caravan::checkpoint {
 namespace {
-
-constexpr std::int64_t kMaxPieceBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kMaxQueuedBytes = std::int64_t{96} << 20;
 
 std::vector<std::int64_t> stored_shape(const model::TensorSpec& spec) {
   if (spec.is_vector) return {spec.rows};
   return {spec.rows, spec.columns};
 }
 
-// Sends written pages to the disk while more are made: the sync at the end finds little to do.
-class Flusher {
- public:
-  explicit Flusher(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  // A mere hint: where it fails, the sync at the end reports.
-  void start_writing() const {
-    if (descriptor_) (void)::sync_file_range(descriptor_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-  }
-
- private:
-  io::FileDescriptor descriptor_;
-};
-
 }  // namespace
 
 struct ModelWriter::State {
-  explicit State(const std::string& file_path)
-      : path(file_path), file(io::create_hdf5(file_path)), weights(create_weights_group()) {}
+  State(const std::string& file_path, std::span<const TensorToWrite> to_write)
+      : path(file_path),
+        file(io::create_hdf5(file_path)),
+        weights(create_weights_group()),
+        bytes(file_path) {
+    std::int64_t end = 0;
+    for (const TensorToWrite& tensor : to_write) {
+      create(tensor);
+      end = std::max(end, tensors.back().file_offset + tensors.back().bytes);
+    }
+    bytes.reserve(end);
+  }
 
   io::QuietHdf5 quiet;
   std::string path;
   io::Hdf5File file;
   io::Hdf5Group weights;
+  io::OutputFile bytes;  // the same file, for the data of the tensors
   std::vector<StoredTensor> tensors;
-
-  // The tensor that is being written.
-  io::Hdf5Dataset dataset;
-  io::Hdf5Type type;
-  std::int64_t rows_written = 0;
-
-  Flusher flusher{path};
-  WriteQueue queue{kMaxQueuedBytes};  // last: its thread uses the others
+  std::vector<io::Hdf5Dataset> datasets;
+  std::atomic<std::int64_t> num_written_bands = 0;
 
   io::Hdf5Group create_weights_group() const {
     return io::Hdf5Group(
@@ -68,119 +52,78 @@ struct ModelWriter::State {
                      H5Gcreate2(file.get(), kWeightsGroup, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
   }
   io::Hdf5Place place(const std::string& name) const { return {path, "/weights/" + name}; }
-  std::int64_t row_bytes() const {
-    return tensors.back().spec.columns * element_bytes(tensors.back().dtype);
-  }
 
-  void write_rows(std::span<const std::byte> bytes, std::int64_t count) {
-    const model::TensorSpec& spec = tensors.back().spec;
-    const std::string where = place(spec.name).text();
-    const std::array<hsize_t, 2> start = {static_cast<hsize_t>(rows_written), 0};
-    const std::array<hsize_t, 2> extent = {static_cast<hsize_t>(count),
-                                           static_cast<hsize_t>(spec.columns)};
-    const int rank = spec.is_vector ? 1 : 2;
-    const io::Hdf5Space target(CARAVAN_HDF5(IoError, where, H5Dget_space(dataset.get())));
-    CARAVAN_HDF5(IoError, where,
-                 H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start.data(), nullptr,
-                                     extent.data(), nullptr));
-    const io::Hdf5Space memory(
-        CARAVAN_HDF5(IoError, where, H5Screate_simple(rank, extent.data(), nullptr)));
-    // Memory type = file type: raw bits, never HDF5's own conversion.
-    CARAVAN_HDF5(
-        IoError, where,
-        H5Dwrite(dataset.get(), type.get(), memory.get(), target.get(), H5P_DEFAULT, bytes.data()));
-    rows_written += count;
-  }
-
-  void add_checksums(std::span<const std::byte> bytes) {
-    StoredTensor& tensor = tensors.back();
-    std::int64_t row = rows_written;
-    while (!bytes.empty()) {
-      const std::int64_t band = row / tensor.spec.band_rows;
-      const std::int64_t band_end = std::min((band + 1) * tensor.spec.band_rows, tensor.spec.rows);
-      const auto piece =
-          std::min(checked_cast<std::size_t>((band_end - row) * row_bytes()), bytes.size());
-      std::uint32_t& crc = tensor.band_crc32c[checked_cast<std::size_t>(band)];
-      crc = io::crc32c(bytes.first(piece), crc);
-      bytes = bytes.subspan(piece);
-      row += static_cast<std::int64_t>(piece) / row_bytes();
-    }
-  }
-
-  void begin(const model::TensorSpec& spec, DType dtype) {
-    end_tensor();
+  void create(const TensorToWrite& to_write) {
+    const model::TensorSpec& spec = to_write.spec;
+    const io::Hdf5Place where = place(spec.name);
+    const io::Hdf5Type type = io::hdf5_type(to_write.dtype);
+    io::Hdf5Dataset dataset =
+        io::create_dataset(weights.get(), spec.name, type.get(), stored_shape(spec), where);
     StoredTensor& tensor = tensors.emplace_back();
     tensor.spec = spec;
-    tensor.dtype = dtype;
-    tensor.bytes = spec.num_elements() * element_bytes(dtype);
+    tensor.dtype = to_write.dtype;
+    tensor.bytes = spec.rows * to_write.row_bytes();
+    tensor.file_offset = io::dataset_offset(dataset.get(), where);
     tensor.band_crc32c.assign(checked_cast<std::size_t>(spec.num_bands()), 0);
-    rows_written = 0;
-    type = io::hdf5_type(dtype);
-    dataset = io::create_dataset(weights.get(), spec.name, type.get(), stored_shape(spec),
-                                 place(spec.name));
+    datasets.push_back(std::move(dataset));
   }
 
-  void append(std::span<const std::byte> rows) {
-    CARAVAN_ASSERT(!tensors.empty(), "rows before the first tensor");
-    const std::int64_t count = std::ssize(rows) / row_bytes();
-    CARAVAN_ASSERT(
-        count * row_bytes() == std::ssize(rows) && rows_written + count <= tensors.back().spec.rows,
-        "{} bytes behind row {} of {}", rows.size(), rows_written, tensors.back().spec.name);
-    add_checksums(rows);
-    const std::int64_t piece_rows = std::max<std::int64_t>(kMaxPieceBytes / row_bytes(), 1);
-    for (std::int64_t row = 0; row < count; row += piece_rows) {
-      const std::int64_t piece = std::min(piece_rows, count - row);
-      write_rows(rows.subspan(checked_cast<std::size_t>(row * row_bytes()),
-                              checked_cast<std::size_t>(piece * row_bytes())),
-                 piece);
-    }
-    flusher.start_writing();
-  }
-
-  void end_tensor() {
-    if (tensors.empty()) return;
-    const StoredTensor& tensor = tensors.back();
-    CARAVAN_ASSERT(rows_written == tensor.spec.rows, "{} of {} rows of {} written", rows_written,
-                   tensor.spec.rows, tensor.spec.name);
+  void describe(std::size_t index) {
+    const StoredTensor& tensor = tensors[index];
+    const hid_t dataset = datasets[index].get();
     const io::Hdf5Place where = place(tensor.spec.name);
-    io::write_text_attribute(dataset.get(), kSplitAttribute, split_name(tensor.spec.split), where);
-    io::write_integer_attribute(dataset.get(), kBandRowsAttribute, tensor.spec.band_rows, where);
-    io::write_uint32_array_attribute(dataset.get(), kChecksumAttribute, tensor.band_crc32c, where);
-    CARAVAN_HDF5(IoError, where.text(), H5Dclose(dataset.release()));
+    io::write_text_attribute(dataset, kSplitAttribute, split_name(tensor.spec.split), where);
+    io::write_integer_attribute(dataset, kBandRowsAttribute, tensor.spec.band_rows, where);
+    io::write_uint32_array_attribute(dataset, kChecksumAttribute, tensor.band_crc32c, where);
+    CARAVAN_HDF5(IoError, where.text(), H5Dclose(datasets[index].release()));
   }
 };
 
-ModelWriter::ModelWriter(const std::string& path) : state_(std::make_unique<State>(path)) {}
+ModelWriter::ModelWriter(const std::string& path, std::span<const TensorToWrite> tensors)
+    : state_(std::make_unique<State>(path, tensors)) {}
 
 ModelWriter::~ModelWriter() = default;
 
-void ModelWriter::begin_tensor(const model::TensorSpec& spec, DType dtype) {
-  State& state = *state_;
-  state.queue.post(std::packaged_task<void()>([&state, spec, dtype] { state.begin(spec, dtype); }),
-                   0);
-}
-
-void ModelWriter::append_rows(std::vector<std::byte> rows) {
-  State& state = *state_;
-  const std::int64_t bytes = std::ssize(rows);
-  state.queue.post(
-      std::packaged_task<void()>([&state, held = std::move(rows)] { state.append(held); }), bytes);
+void ModelWriter::write_bands(std::size_t index, std::int64_t first_row,
+                              std::span<const std::byte> rows) {
+  StoredTensor& tensor = state_->tensors[index];
+  const model::TensorSpec& spec = tensor.spec;
+  const std::int64_t row_bytes = spec.columns * element_bytes(tensor.dtype);
+  const std::int64_t count = std::ssize(rows) / row_bytes;
+  CARAVAN_ASSERT(count * row_bytes == std::ssize(rows) && first_row % spec.band_rows == 0 &&
+                     (count % spec.band_rows == 0 || first_row + count == spec.rows) &&
+                     first_row + count <= spec.rows,
+                 "{} bytes from row {} of {}", rows.size(), first_row, spec.name);
+  std::int64_t band = first_row / spec.band_rows;
+  const std::int64_t first_band = band;
+  for (std::int64_t row = 0; row < count; row += spec.band_rows, ++band) {
+    const std::int64_t band_rows = std::min(spec.band_rows, count - row);
+    tensor.band_crc32c[static_cast<std::size_t>(band)] =
+        io::crc32c(rows.subspan(static_cast<std::size_t>(row * row_bytes),
+                                static_cast<std::size_t>(band_rows * row_bytes)));
+  }
+  state_->bytes.write(tensor.file_offset + first_row * row_bytes, rows);
+  state_->num_written_bands += band - first_band;
 }
 
 void ModelWriter::finish(ModelDescription& description) {
-  state_->queue.drain();
-  state_->end_tensor();
+  State& state = *state_;
   const auto specs = model::tensor_specs(description.config);
+  std::int64_t num_bands = 0;
+  for (const StoredTensor& tensor : state.tensors) num_bands += tensor.spec.num_bands();
   CARAVAN_ASSERT(
-      std::equal(specs.begin(), specs.end(), state_->tensors.begin(), state_->tensors.end(),
-                 [](const auto& spec, const StoredTensor& tensor) {
-                   return spec.name == tensor.spec.name;
-                 }),
-      "{} tensors written, expected {} in their order", state_->tensors.size(), specs.size());
-  description.content_hash = content_hash(description, state_->tensors);
-  write_description(state_->file.get(), description, state_->path);
-  state_->weights.reset();
-  io::close_hdf5(std::move(state_->file), state_->path);
+      num_bands == state.num_written_bands &&
+          std::equal(specs.begin(), specs.end(), state.tensors.begin(), state.tensors.end(),
+                     [](const auto& spec, const StoredTensor& tensor) {
+                       return spec.name == tensor.spec.name;
+                     }),
+      "{} of {} bands and {} of {} tensors written", state.num_written_bands.load(), num_bands,
+      state.tensors.size(), specs.size());
+  description.content_hash = content_hash(description, state.tensors);
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) state.describe(i);
+  write_description(state.file.get(), description, state.path);
+  state.weights.reset();
+  io::close_hdf5(std::move(state.file), state.path);
 }
 
 }  // namespace caravan::checkpoint

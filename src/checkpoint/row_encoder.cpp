@@ -1,8 +1,10 @@
 #include "row_encoder.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "caravan/core/error.h"
 
@@ -66,6 +68,32 @@ bool encode(const float* values, std::int64_t count, DType dtype, std::byte* out
   return true;
 }
 
+// Without its sign, the pattern of an infinity or NaN is at least `exponent`. A signed maximum is
+// what processors have an instruction for.
+template <typename Bits>
+bool any_not_finite(const std::byte* values, std::int64_t count, Bits exponent) {
+  Bits largest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Bits bits = 0;
+    std::memcpy(&bits, values + i * static_cast<std::int64_t>(sizeof(Bits)), sizeof(Bits));
+    const auto magnitude = static_cast<Bits>(bits & std::numeric_limits<Bits>::max());
+    largest = std::max(largest, magnitude);
+  }
+  return largest >= exponent;
+}
+
+bool any_not_finite(const std::byte* values, std::int64_t count, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return any_not_finite(values, count, static_cast<std::int32_t>(kFloatExponent));
+    case DType::kBFloat16:
+      return any_not_finite(values, count, static_cast<std::int16_t>(kBfloatExponent));
+    case DType::kFloat16:
+      return any_not_finite(values, count, static_cast<std::int16_t>(kHalfExponent));
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> encode_values(const float* values, std::int64_t count, DType dtype,
@@ -75,6 +103,15 @@ std::optional<std::int64_t> encode_values(const float* values, std::int64_t coun
     if (is_bad(values[i], dtype)) return i;
   }
   throw_internal_error(__FILE__, __LINE__, "is_bad", "a bad value that cannot be found again");
+}
+
+std::optional<std::int64_t> find_not_finite(const std::byte* values, std::int64_t count,
+                                            DType dtype) {
+  if (!any_not_finite(values, count, dtype)) return std::nullopt;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(load_element(values, dtype, i))) return i;
+  }
+  throw_internal_error(__FILE__, __LINE__, "isfinite", "a bad value that cannot be found again");
 }
 
 std::string encoding_fault(float value, DType dtype) {

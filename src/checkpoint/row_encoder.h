@@ -1,5 +1,5 @@
 #pragma once
-// float32 values to the stored type, refusing those that would not survive.
+// float32 values to the stored type, refusing those that would not survive or are no numbers.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +14,10 @@ namespace caravan::checkpoint {
 /// infinite, or too large for `dtype`.
 std::optional<std::int64_t> encode_values(const float* values, std::int64_t count, DType dtype,
                                           std::byte* out);
+
+/// The index of the first of `count` values of `dtype` that is NaN or infinite.
+std::optional<std::int64_t> find_not_finite(const std::byte* values, std::int64_t count,
+                                            DType dtype);
 
 /// Why encode_values stopped at a value: "is NaN" ...
 std::string encoding_fault(float value, DType dtype);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -13,13 +14,18 @@ namespace {
 
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 58;
 constexpr std::int64_t kComparedElements = std::int64_t{1} << 20;  // of each tensor at once
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;        // read and decoded at once
 
 // What is wanted of a tensor, and where it goes.
 struct Rectangle {
   Range rows;
   Range columns;
-  float* destination = nullptr;
-  std::int64_t row_stride = 0;  // of the destination
+  std::byte* destination = nullptr;
+  std::int64_t row_bytes = 0;      // from one row of the destination to the next
+  std::int64_t element_bytes = 0;  // of the destination
+  bool raw = false;                // the tensor's own bytes rather than float32
+
+  std::byte* row(std::int64_t index) const { return destination + index * row_bytes; }
 };
 
 // A vector is one row.
@@ -27,24 +33,37 @@ std::int64_t num_rows(const SourceTensor& tensor) {
   return tensor.shape.size() == 2 ? tensor.shape[0] : 1;
 }
 
+// The element types of Rectangle::destination are float or, raw, bytes: `values` is aligned.
+float* as_floats(std::byte* values) { return reinterpret_cast<float*>(values); }
+
 // Whole rows that follow each other in the file.
 void read_whole_rows(io::InputFile& file, const SourceTensor& tensor, const Rectangle& wanted) {
   const BlockLayout layout = block_layout(tensor.type);
-  const std::int64_t row_elements = wanted.columns.size();
-  const std::int64_t row_bytes = row_elements / layout.elements * layout.bytes;
-  std::vector<std::byte> raw(checked_cast<std::size_t>(wanted.rows.size() * row_bytes));
-  file.read(tensor.offset + wanted.rows.begin * row_bytes, raw);
-  const std::span<const std::byte> bytes = raw;
-  if (wanted.row_stride == row_elements) {
-    const auto count = checked_cast<std::size_t>(wanted.rows.size() * row_elements);
-    decode_blocks(tensor.type, bytes, {wanted.destination, count});
+  const std::int64_t columns = wanted.columns.size();
+  const std::int64_t file_row_bytes = columns / layout.elements * layout.bytes;
+  if (wanted.raw && wanted.row_bytes == file_row_bytes) {
+    file.read(tensor.offset + wanted.rows.begin * file_row_bytes,
+              {wanted.destination, checked_cast<std::size_t>(wanted.rows.size() * file_row_bytes)});
     return;
   }
-  for (std::int64_t i = 0; i < wanted.rows.size(); ++i) {
-    decode_blocks(
-        tensor.type,
-        bytes.subspan(static_cast<std::size_t>(i * row_bytes), static_cast<std::size_t>(row_bytes)),
-        {wanted.destination + i * wanted.row_stride, static_cast<std::size_t>(row_elements)});
+  // In pieces, which are decoded while they are in the cache.
+  const std::int64_t piece_rows =
+      std::min(std::max<std::int64_t>(kPieceBytes / file_row_bytes, 1), wanted.rows.size());
+  std::vector<std::byte> bytes(checked_cast<std::size_t>(piece_rows * file_row_bytes));
+  for (std::int64_t row = 0; row < wanted.rows.size(); row += piece_rows) {
+    const std::int64_t count = std::min(piece_rows, wanted.rows.size() - row);
+    file.read(tensor.offset + (wanted.rows.begin + row) * file_row_bytes,
+              std::span(bytes.data(), static_cast<std::size_t>(count * file_row_bytes)));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::span<const std::byte> from(bytes.data() + i * file_row_bytes,
+                                            static_cast<std::size_t>(file_row_bytes));
+      std::byte* to = wanted.row(row + i);
+      if (wanted.raw) {
+        std::copy(from.begin(), from.end(), to);
+      } else {
+        decode_blocks(tensor.type, from, {as_floats(to), static_cast<std::size_t>(columns)});
+      }
+    }
   }
 }
 
@@ -56,28 +75,38 @@ void read_row_pieces(io::InputFile& file, const SourceTensor& tensor, const Rect
   const Range blocks = {wanted.columns.begin / layout.elements,
                         ceil_div(wanted.columns.end, layout.elements)};
   const std::int64_t skipped = wanted.columns.begin - blocks.begin * layout.elements;
-  std::vector<std::byte> raw(checked_cast<std::size_t>(blocks.size() * layout.bytes));
-  std::vector<float> values(checked_cast<std::size_t>(blocks.size() * layout.elements));
+  std::vector<std::byte> bytes(checked_cast<std::size_t>(blocks.size() * layout.bytes));
+  std::vector<float> values(
+      wanted.raw ? 0 : checked_cast<std::size_t>(blocks.size() * layout.elements));
   for (std::int64_t i = 0; i < wanted.rows.size(); ++i) {
-    file.read(tensor.offset + (wanted.rows.begin + i) * row_bytes + blocks.begin * layout.bytes,
-              raw);
-    decode_blocks(tensor.type, raw, values);
-    std::copy_n(values.data() + skipped, wanted.columns.size(),
-                wanted.destination + i * wanted.row_stride);
+    const std::int64_t offset =
+        tensor.offset + (wanted.rows.begin + i) * row_bytes + blocks.begin * layout.bytes;
+    if (wanted.raw) {
+      file.read(offset, {wanted.row(i), bytes.size()});
+      continue;
+    }
+    file.read(offset, bytes);
+    decode_blocks(tensor.type, bytes, values);
+    std::copy_n(values.data() + skipped, wanted.columns.size(), as_floats(wanted.row(i)));
   }
 }
 
 // A matrix that is stored column after column (a transposed view), of a plain type.
 void read_by_columns(io::InputFile& file, const SourceTensor& tensor, const Rectangle& wanted) {
   const std::int64_t element = block_layout(tensor.type).bytes;
-  std::vector<std::byte> raw(checked_cast<std::size_t>(wanted.rows.size() * element));
+  std::vector<std::byte> bytes(checked_cast<std::size_t>(wanted.rows.size() * element));
   std::vector<float> values(checked_cast<std::size_t>(wanted.rows.size()));
   for (std::int64_t i = 0; i < wanted.columns.size(); ++i) {
     const std::int64_t column = wanted.columns.begin + i;
-    file.read(tensor.offset + (column * tensor.strides[1] + wanted.rows.begin) * element, raw);
-    decode_blocks(tensor.type, raw, values);
-    for (std::size_t row = 0; row < values.size(); ++row) {
-      wanted.destination[static_cast<std::int64_t>(row) * wanted.row_stride + i] = values[row];
+    file.read(tensor.offset + (column * tensor.strides[1] + wanted.rows.begin) * element, bytes);
+    const std::byte* from = bytes.data();
+    if (!wanted.raw) {
+      decode_blocks(tensor.type, bytes, values);
+      from = reinterpret_cast<const std::byte*>(values.data());
+    }
+    for (std::int64_t row = 0; row < wanted.rows.size(); ++row) {
+      std::memcpy(wanted.row(row) + i * wanted.element_bytes, from + row * wanted.element_bytes,
+                  static_cast<std::size_t>(wanted.element_bytes));
     }
   }
 }
@@ -123,11 +152,18 @@ void read_parts(std::vector<io::InputFile>& files, const SourceTensor& tensor,
     if (!inside.empty()) {
       Rectangle share = wanted;
       (by_rows ? share.rows : share.columns) = inside;
-      share.destination += (begin + inside.begin - range.begin) * (by_rows ? wanted.row_stride : 1);
+      share.destination += (begin + inside.begin - range.begin) *
+                           (by_rows ? wanted.row_bytes : wanted.element_bytes);
       read_parts(files, part, share);
     }
     begin += extent;
   }
+}
+
+Rectangle float_rectangle(Range rows, Range columns, float* destination) {
+  constexpr std::int64_t kBytes = sizeof(float);
+  return {rows, columns, reinterpret_cast<std::byte*>(destination), columns.size() * kBytes,
+          kBytes};
 }
 
 }  // namespace
@@ -174,13 +210,21 @@ SourceTensor joined(std::vector<SourceTensor> parts, std::size_t axis, const std
 
 void read_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
                     Range columns, float* destination) {
-  read_parts(files, tensor, {rows, columns, destination, columns.size()});
+  read_parts(files, tensor, float_rectangle(rows, columns, destination));
 }
 
 void read_rectangle(io::InputFile& file, const SourceTensor& tensor, Range rows, Range columns,
                     float* destination) {
   CARAVAN_ASSERT(tensor.parts.empty(), "{} lies in several files", tensor.name);
-  read_from_file(file, tensor, {rows, columns, destination, columns.size()});
+  read_from_file(file, tensor, float_rectangle(rows, columns, destination));
+}
+
+void read_raw_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
+                        Range columns, std::byte* destination) {
+  CARAVAN_ASSERT(!is_quantized(tensor.type), "{} is of type {}", tensor.name,
+                 element_type_name(tensor.type));
+  const std::int64_t bytes = block_layout(tensor.type).bytes;
+  read_parts(files, tensor, {rows, columns, destination, columns.size() * bytes, bytes, true});
 }
 
 bool same_values(std::vector<io::InputFile>& files, const SourceTensor& first,

@@ -1,17 +1,32 @@
 #include "caravan/checkpoint/tensor_stream.h"
 
 #include <algorithm>
-#include <utility>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "caravan/io/aligned_buffer.h"
 #include "row_encoder.h"
+#include "strip_queue.h"
+#include "transpose.h"
+#include "worker_threads.h"
 
 namespace caravan::checkpoint {
 namespace {
 
-constexpr std::int64_t kTileRows = 32;  // source rows gathered per column when transposing
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 19;  // stored; fits a core's own cache
+
+// Whether the source's bytes are the stored ones.
+bool is_stored_as(ElementType type, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return type == ElementType::kF32;
+    case DType::kBFloat16: return type == ElementType::kBF16;
+    case DType::kFloat16: return type == ElementType::kF16;
+  }
+  return false;
+}
 
 /// Where the value at a source position is, for messages.
 [[noreturn]] void throw_bad_value(const Source& source, const SourceTensor& tensor,
@@ -23,136 +38,149 @@ constexpr std::int64_t kTileRows = 32;  // source rows gathered per column when 
                                row, column, encoding_fault(value, dtype)));
 }
 
-class TensorStream {
+// What all threads share.
+struct Stream {
+  Source& source;
+  std::span<const TensorToWrite> tensors;
+  ModelWriter& writer;
+  const BytesWritten& written;
+  StripQueue queue;
+  std::mutex written_mutex;
+};
+
+// One thread's work, with its buffers.
+class StripWorker {
  public:
-  TensorStream(Source& source, const model::TensorSpec& spec, DType dtype, ModelWriter& writer)
-      : source_(source),
-        tensor_(source.tensor(spec.name)),
-        spec_(spec),
-        dtype_(dtype),
-        element_bytes_(element_bytes(dtype)),
-        writer_(writer) {}
+  explicit StripWorker(Stream& stream) : stream_(stream) {}
 
-  /// As in the source, but for the order of rows within a head. A vector is a column of rows.
-  void copy_rows(const StreamLimits& limits, const BytesWritten& written) {
-    const std::int64_t group = reorders_heads() ? spec_.band_rows : 1;
-    const std::int64_t groups =
-        std::max<std::int64_t>(limits.strip_elements / (group * spec_.columns), 1);
-    for (std::int64_t row = 0; row < spec_.rows; row += group * groups) {
-      const Range rows = {row, std::min(row + group * groups, spec_.rows)};
-      read(rows);
-      out_.resize(checked_cast<std::size_t>(rows.size() * spec_.columns * element_bytes_));
-      for (std::int64_t i = 0; i < rows.size(); ++i) encode_row(rows.begin, i);
-      append(written);
-    }
-  }
-
-  /// The transpose: blocks of stored rows (columns of the source), each gathered from strips of
-  /// source rows.
-  void transpose(const StreamLimits& limits, const BytesWritten& written) {
-    const std::int64_t row_bytes = spec_.columns * element_bytes_;
-    const std::int64_t block =
-        std::max<std::int64_t>(limits.block_bytes / (row_bytes * spec_.band_rows), 1) *
-        spec_.band_rows;
-    for (std::int64_t row = 0; row < spec_.rows; row += block) {
-      const Range stored_rows = {row, std::min(row + block, spec_.rows)};
-      const std::int64_t strip =
-          std::max<std::int64_t>(limits.strip_elements / stored_rows.size(), 1);
-      out_.resize(checked_cast<std::size_t>(stored_rows.size() * row_bytes));
-      for (std::int64_t column = 0; column < spec_.columns; column += strip) {
-        const Range source_rows = {column, std::min(column + strip, spec_.columns)};
-        resize_values(source_rows.size() * stored_rows.size());
-        read_rectangle(source_.files, tensor_, source_rows, stored_rows, values_.data());
-        scatter(source_rows, stored_rows);
+  void run() {
+    while (const auto strip = stream_.queue.take()) {
+      switch (strip->kind) {
+        case StripKind::kCopy: copy(*strip); break;
+        case StripKind::kLoad: load(*strip); break;
+        case StripKind::kTranspose: transpose_rows(*strip); break;
       }
-      append(written);
+      stream_.queue.done(*strip);
     }
   }
 
  private:
-  bool reorders_heads() const {
-    const bool is_q_or_k = spec_.name.ends_with(".wq") || spec_.name.ends_with(".wk") ||
-                           spec_.name.ends_with(".wq.bias") || spec_.name.ends_with(".wk.bias");
-    return is_q_or_k && source_.head_order == HeadOrder::kHalfSplit;
+  const TensorToWrite& target(const Strip& strip) const { return stream_.tensors[strip.tensor]; }
+
+  // As in the source, but for the order of rows within a head. A vector is a column of rows.
+  void copy(const Strip& strip) {
+    const TensorToWrite& tensor = target(strip);
+    const std::int64_t row_bytes = tensor.row_bytes();
+    const std::span<std::byte> encoded = encoded_.resized(strip.rows.size() * row_bytes);
+    read_encoded(tensor, strip.rows, encoded.data());
+    if (!reorders_heads(tensor.spec)) {
+      write(strip, encoded);
+      return;
+    }
+    const std::span<std::byte> out = out_.resized(std::ssize(encoded));
+    for (std::int64_t row = 0; row < strip.rows.size(); ++row) {
+      std::copy_n(encoded.data() + source_row(tensor.spec, row) * row_bytes, row_bytes,
+                  out.data() + row * row_bytes);
+    }
+    write(strip, out);
   }
 
-  void resize_values(std::int64_t count) { values_.resize(checked_cast<std::size_t>(count)); }
+  void load(const Strip& strip) {
+    const TensorToWrite& tensor = target(strip);
+    const std::int64_t source_row_bytes = tensor.spec.rows * element_bytes(tensor.dtype);
+    read_encoded(tensor, strip.rows,
+                 stream_.queue.staging(strip.tensor) + strip.rows.begin * source_row_bytes);
+  }
 
-  void read(Range rows) {
-    resize_values(rows.size() * spec_.columns);
-    if (spec_.is_vector) {
-      read_rectangle(source_.files, tensor_, {0, 1}, rows, values_.data());
-    } else {
-      read_rectangle(source_.files, tensor_, rows, {0, spec_.columns}, values_.data());
+  void transpose_rows(const Strip& strip) {
+    const TensorToWrite& tensor = target(strip);
+    const model::TensorSpec& spec = tensor.spec;
+    const std::int64_t element = element_bytes(tensor.dtype);
+    const std::span<std::byte> out = out_.resized(strip.rows.size() * tensor.row_bytes());
+    const std::byte* staged = stream_.queue.staging(strip.tensor);
+    transpose({staged + strip.rows.begin * element, spec.columns, strip.rows.size(), spec.rows},
+              element, out.data());
+    write(strip, out);
+  }
+
+  // Rows of the source as the stored type, in pieces that are read and looked at while they are in
+  // the cache.
+  void read_encoded(const TensorToWrite& target, Range rows, std::byte* out) {
+    const std::int64_t row_elements =
+        target.spec.transposed ? target.spec.rows : target.spec.columns;
+    const std::int64_t row_bytes = row_elements * element_bytes(target.dtype);
+    const std::int64_t step = std::max<std::int64_t>(kPieceBytes / row_bytes, 1);
+    for (std::int64_t row = rows.begin; row < rows.end; row += step) {
+      const Range piece = {row, std::min(row + step, rows.end)};
+      read_piece(target, piece, row_elements, out + (row - rows.begin) * row_bytes);
     }
   }
 
-  // Row `row` of the canonical order within a strip that begins with a head: interleaved row 2j+s
+  void read_piece(const TensorToWrite& target, Range rows, std::int64_t row_elements,
+                  std::byte* out) {
+    const SourceTensor& tensor = stream_.source.tensor(target.spec.name);
+    const Range source_rows = target.spec.is_vector ? Range{0, 1} : rows;
+    const Range source_columns = target.spec.is_vector ? rows : Range{0, row_elements};
+    const std::int64_t count = rows.size() * row_elements;
+    std::optional<std::int64_t> bad;
+    float value = 0;
+    if (is_stored_as(tensor.type, target.dtype)) {
+      read_raw_rectangle(stream_.source.files, tensor, source_rows, source_columns, out);
+      bad = find_not_finite(out, count, target.dtype);
+      if (bad) value = load_element(out, target.dtype, *bad);
+    } else {
+      values_.resize(checked_cast<std::size_t>(count));
+      read_rectangle(stream_.source.files, tensor, source_rows, source_columns, values_.data());
+      bad = encode_values(values_.data(), count, target.dtype, out);
+      if (bad) value = values_[static_cast<std::size_t>(*bad)];
+    }
+    if (bad) {
+      throw_bad_value(stream_.source, tensor, rows.begin + *bad / row_elements, *bad % row_elements,
+                      value, target.dtype);
+    }
+  }
+
+  // Only the decoder's self-attention has rotary pairs.
+  bool reorders_heads(const model::TensorSpec& spec) const {
+    if (!spec.name.starts_with("text.layer.")) return false;
+    const bool is_q_or_k = spec.name.ends_with(".wq") || spec.name.ends_with(".wk") ||
+                           spec.name.ends_with(".wq.bias") || spec.name.ends_with(".wk.bias");
+    return is_q_or_k && stream_.source.head_order == HeadOrder::kHalfSplit;
+  }
+
+  // Row `row` of the canonical order, both counted from the begin of a head: interleaved row 2j+s
   // of a head is half-split row s*d/2 + j.
-  std::int64_t source_row(std::int64_t row) const {
-    if (!reorders_heads()) return row;
-    const std::int64_t d = spec_.band_rows;
+  static std::int64_t source_row(const model::TensorSpec& spec, std::int64_t row) {
+    const std::int64_t d = spec.band_rows;
     const std::int64_t in_head = row % d;
     return row - in_head + (in_head % 2) * (d / 2) + in_head / 2;
   }
 
-  void encode_row(std::int64_t strip_begin, std::int64_t row) {
-    const std::int64_t from = source_row(row);
-    const float* values = values_.data() + from * spec_.columns;
-    const auto bad = encode_values(values, spec_.columns, dtype_,
-                                   out_.data() + row * spec_.columns * element_bytes_);
-    if (bad) throw_bad_value(source_, tensor_, strip_begin + from, *bad, values[*bad], dtype_);
+  void write(const Strip& strip, std::span<const std::byte> rows) {
+    stream_.writer.write_bands(strip.tensor, strip.rows.begin, rows);
+    const std::lock_guard lock(stream_.written_mutex);
+    stream_.written(std::ssize(rows));
   }
 
-  // values_ is [source_rows, stored_rows]; out_ is [stored_rows, columns of the stored tensor].
-  void scatter(Range source_rows, Range stored_rows) {
-    std::vector<float> gathered(kTileRows);
-    for (std::int64_t tile = 0; tile < source_rows.size(); tile += kTileRows) {
-      const std::int64_t count = std::min(kTileRows, source_rows.size() - tile);
-      for (std::int64_t stored = 0; stored < stored_rows.size(); ++stored) {
-        for (std::int64_t i = 0; i < count; ++i) {
-          gathered[static_cast<std::size_t>(i)] =
-              values_[static_cast<std::size_t>((tile + i) * stored_rows.size() + stored)];
-        }
-        std::byte* target =
-            out_.data() + (stored * spec_.columns + source_rows.begin + tile) * element_bytes_;
-        const auto bad = encode_values(gathered.data(), count, dtype_, target);
-        if (bad) {
-          throw_bad_value(source_, tensor_, source_rows.begin + tile + *bad,
-                          stored_rows.begin + stored, gathered[static_cast<std::size_t>(*bad)],
-                          dtype_);
-        }
-      }
-    }
-  }
-
-  void append(const BytesWritten& written) {
-    const std::int64_t bytes = std::ssize(out_);
-    writer_.append_rows(std::exchange(out_, {}));
-    written(bytes);
-  }
-
-  Source& source_;
-  const SourceTensor& tensor_;
-  const model::TensorSpec& spec_;
-  DType dtype_;
-  std::int64_t element_bytes_;
-  ModelWriter& writer_;
+  Stream& stream_;
   std::vector<float> values_;
-  std::vector<std::byte> out_;
+  io::AlignedBuffer encoded_;
+  io::AlignedBuffer out_;
 };
 
 }  // namespace
 
-void stream_tensor(Source& source, const model::TensorSpec& spec, DType dtype, ModelWriter& writer,
-                   const StreamLimits& limits, const BytesWritten& written) {
-  writer.begin_tensor(spec, dtype);
-  TensorStream stream(source, spec, dtype, writer);
-  if (spec.transposed) {
-    stream.transpose(limits, written);
-  } else {
-    stream.copy_rows(limits, written);
-  }
+void stream_tensors(Source& source, std::span<const TensorToWrite> tensors, ModelWriter& writer,
+                    const StreamLimits& limits, const BytesWritten& written) {
+  Stream stream{source, tensors, writer, written, {tensors, limits.strip_bytes}, {}};
+  run_workers(num_worker_threads(), [&] {
+    try {
+      StripWorker(stream).run();
+    } catch (...) {
+      stream.queue.stop();
+      throw;
+    }
+  });
 }
 
 }  // namespace caravan::checkpoint

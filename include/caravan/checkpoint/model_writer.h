@@ -1,36 +1,40 @@
 #pragma once
-// Writes a Caravan checkpoint (format version 1) tensor by tensor, rows in order, in a thread of
-// its own: the caller reads and encodes meanwhile.
+// Writes a Caravan checkpoint (format version 1): HDF5 lays out the tensors, rows are then written
+// to their places in any order and by any number of threads.
 //
 // Leaves out: where rows come from (convert.h), and the temporary name (io/atomic_file.h).
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "caravan/checkpoint/model_file.h"
 
 namespace caravan::checkpoint {
 
+struct TensorToWrite {
+  model::TensorSpec spec;
+  DType dtype = DType::kFloat32;
+  std::int64_t row_bytes() const { return spec.columns * element_bytes(dtype); }
+};
+
 class ModelWriter {
  public:
-  /// Creates the file `path`, replacing one of that name.
-  /// @throws IoError here and below, with path and HDF5's text (disk full ...); a failure of the
-  /// writing thread is thrown by a later call, finish() at the latest.
-  explicit ModelWriter(const std::string& path);
+  /// Creates the file `path`, replacing one of that name, with room for all tensors.
+  /// @param tensors  all of tensor_specs() in that order; borrowed as long as this object lives
+  /// @throws IoError here and below, with path and cause (disk full ...).
+  ModelWriter(const std::string& path, std::span<const TensorToWrite> tensors);
   ~ModelWriter();
   ModelWriter(const ModelWriter&) = delete;
   ModelWriter& operator=(const ModelWriter&) = delete;
 
-  /// Begins the next tensor. @pre the one before has all its rows.
-  void begin_tensor(const model::TensorSpec& spec, DType dtype);
-  /// The next rows of the tensor, in its dtype, any number of whole rows.
-  void append_rows(std::vector<std::byte> rows);
+  /// Whole bands of tensor `index` from row `first_row` on, in its dtype. Any thread.
+  void write_bands(std::size_t index, std::int64_t first_row, std::span<const std::byte> rows);
 
-  /// Writes the description, fills in its content_hash, closes the file.
-  /// @pre all tensors of tensor_specs(description.config) were written, in that order.
+  /// Writes checksums and description, fills in its content_hash, closes the file.
+  /// @pre every band was written once.
   void finish(ModelDescription& description);
 
  private:

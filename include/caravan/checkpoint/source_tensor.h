@@ -1,6 +1,6 @@
 #pragma once
 // One tensor of a source checkpoint, by place and encoding, and reading a rectangle of it as
-// float32.
+// float32 or as it is.
 
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +48,11 @@ void read_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tenso
 /// The same for a tensor that lies in one file.
 void read_rectangle(io::InputFile& file, const SourceTensor& tensor, Range rows, Range columns,
                     float* destination);
+
+/// The same without a conversion: the elements' own bytes. Any number of threads at a time, as
+/// above. @pre a plain (not quantized) type.
+void read_raw_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
+                        Range columns, std::byte* destination);
 
 /// Whether two tensors have the same shape and values (float32, so that -0 equals 0).
 /// @throws IoError.

@@ -1,9 +1,10 @@
 #pragma once
-// Streams one tensor of a source into the writer: canonical row order, stored layout and type, in
-// strips of bounded size.
+// Streams the tensors of a source into the writer: canonical row order, stored layout and type, in
+// strips of bounded size, by several threads.
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "caravan/checkpoint/model_writer.h"
 #include "caravan/checkpoint/source.h"
@@ -12,16 +13,18 @@ namespace caravan::checkpoint {
 
 /// Strip sizes; small in tests so that every border is met.
 struct StreamLimits {
-  std::int64_t strip_elements = std::int64_t{4} << 20;  // float32 values of the source at once
-  std::int64_t block_bytes = std::int64_t{32} << 20;  // stored rows of a transposed tensor at once
+  /// Stored bytes that a thread reads, turns and writes at once; one band at least.
+  std::int64_t strip_bytes = std::int64_t{4} << 20;
 };
 
-/// Told the bytes that were written since the last call.
+/// Told the bytes that were written since the last call; by one thread at a time.
 using BytesWritten = std::function<void(std::int64_t)>;
 
-/// Begins the tensor in `writer` and appends all its rows.
-/// @throws InputError naming tensor, row and column of a value that cannot be stored; IoError.
-void stream_tensor(Source& source, const model::TensorSpec& spec, DType dtype, ModelWriter& writer,
-                   const StreamLimits& limits, const BytesWritten& written);
+/// Writes all bands of all `tensors`. Memory: the largest of the tensors that are stored
+/// transposed, and some strips of every thread.
+/// @throws InputError naming tensor, row and column of a value that cannot be stored; IoError; what
+/// `written` throws.
+void stream_tensors(Source& source, std::span<const TensorToWrite> tensors, ModelWriter& writer,
+                    const StreamLimits& limits, const BytesWritten& written);
 
 }  // namespace caravan::checkpoint

@@ -85,18 +85,38 @@ TEST(Convert, LeavesGgufRowsAsTheyAre) {
   expect_canonical(file, HeadOrder::kInterleaved);
 }
 
+// Sizes that are whole squares of the transposition, with tiles of all shapes at the borders.
+TEST(Convert, TransposesMatricesOfAnySize) {
+  model::LlamaConfig config = test::small_config();
+  config.hidden_size = 72;
+  config.ffn_size = 104;
+  config.num_heads = 5;
+  config.head_dim = 8;
+  HfFolder folder(config);
+  ConvertOptions options;
+  options.source = folder.write();
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    options.target = folder.beside(std::string(dtype_name(dtype)) + ".h5");
+    options.dtype = dtype;
+    convert(options);
+    ModelFile file = ModelFile::open(options.target);
+    expect_canonical(file, HeadOrder::kHalfSplit);
+  }
+}
+
 // Tiny limits, so that strips and blocks begin and end everywhere.
 TEST(StreamTensor, GivesTheSameFileForAnyStripSize) {
   HfFolder folder;
   Source source = open_source(folder.write(), {});
   source.description.created_by = "test";
-  for (const StreamLimits limits :
-       {StreamLimits{1, 1}, StreamLimits{33, 100}, StreamLimits{500, 3000}}) {
+  std::vector<TensorToWrite> tensors;
+  for (const model::TensorSpec& spec : model::tensor_specs(source.description.config))
+    tensors.push_back({spec, DType::kFloat32});
+  for (const std::int64_t strip_bytes : {1, 300, 2000, 30000}) {
     const std::string path = folder.beside("strips.h5");
     {
-      ModelWriter writer(path);
-      for (const model::TensorSpec& spec : model::tensor_specs(source.description.config))
-        stream_tensor(source, spec, DType::kFloat32, writer, limits, [](std::int64_t) {});
+      ModelWriter writer(path, tensors);
+      stream_tensors(source, tensors, writer, {strip_bytes}, [](std::int64_t) {});
       writer.finish(source.description);
     }
     ModelFile file = ModelFile::open(path);
