@@ -59,8 +59,9 @@ class RandomWeightSource final : public model::WeightSource {
     for (const model::TensorSpec& spec : model::tensor_specs(config)) {
       SmallRandom random(seed + std::hash<std::string>{}(spec.name));
       std::vector<float> values(static_cast<std::size_t>(spec.num_elements()));
+      const bool is_gate = spec.name.find("gate") != std::string::npos;
       const float scale =
-          spec.is_vector ? 0.1F
+          spec.is_vector ? (is_gate ? 1.0F : 0.1F)
                          : 1.5F / static_cast<float>(std::max<std::int64_t>(8, spec.columns / 8));
       const bool is_norm = spec.is_vector && spec.name.find("norm") != std::string::npos;
       for (float& value : values) value = (is_norm ? 1.0F : 0.0F) + scale * random.symmetric();

@@ -1,0 +1,409 @@
+#include "caravan/model/vision_encoder.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "caravan/core/error.h"
+#include "caravan/ops/elementwise.h"
+#include "caravan/ops/full_attention.h"
+#include "caravan/ops/linear.h"
+#include "caravan/ops/vision_rows.h"
+#include "encoder_rows.h"
+#include "pixel_table.h"
+#include "row_sum.h"
+#include "vision_weights.h"
+
+namespace caravan::model {
+namespace {
+
+/// Rows of attention scores that a thread works on at a time, at most (ops/attention.h).
+constexpr std::int64_t kScoreRows = 12;
+
+constexpr std::int64_t kChunk = VisionEncoder::kChunkRows;
+
+/// Every image has at most these many rows.
+std::int64_t most_rows(const VisionConfig& vision) {
+  return kMaxTiles * vision.tile_tokens() + kMaxTiles;
+}
+
+ops::KvPool::Shape pool_shape(const LlamaConfig& config, const ShardShape& shape) {
+  return {1, most_encoder_blocks(*config.vision), shape.vision_heads.size(),
+          config.vision->head_dim()};
+}
+
+ops::HeadMap head_map(const ShardShape& shape) {
+  ops::HeadMap map;
+  map.local_query_heads = shape.vision_heads.size();
+  map.local_kv_heads = shape.vision_heads.size();
+  map.kv_head_of_query.resize(static_cast<std::size_t>(map.local_query_heads));
+  std::iota(map.kv_head_of_query.begin(), map.kv_head_of_query.end(), 0);
+  return map;
+}
+
+at::Tensor make(std::initializer_list<std::int64_t> sizes) { return at::empty(sizes, at::kFloat); }
+
+/// Calls use(rows) for runs of at most kChunk rows of [0, total).
+template <typename Use>
+void for_chunks(Range rows, const Use& use) {
+  for (std::int64_t begin = rows.begin; begin < rows.end; begin += kChunk) {
+    use(Range{begin, std::min(begin + kChunk, rows.end)});
+  }
+}
+
+at::Tensor cut(const at::Tensor& buffer, Range rows) {
+  return buffer.narrow(0, rows.begin, rows.size());
+}
+
+}  // namespace
+
+struct VisionEncoder::State {
+  State(const LlamaConfig& model_config, WeightSource& source, const ops::Context& ops_context,
+        parallel::Communicator& group, const std::function<void(std::int64_t)>& progress);
+
+  void embed_patches(Range chunk, const std::uint8_t* pixels);
+  void add_positions(Range chunk);
+  void begin_global_layers();
+  void save_features(std::int64_t first_column, std::int64_t step);
+  void store_keys(const EncoderLayerWeights& layer, Range chunk);
+  void attend(const EncoderLayerWeights& layer, Range chunk);
+  void feed_forward(const EncoderLayerWeights& layer, Range chunk);
+  void add_sum(const RowSum& row_sum, const at::Tensor& input, const ops::PackedWeight& weight,
+               const at::Tensor& bias, float gate, at::Tensor& target);
+  void add_rows_of(const ops::PackedWeight& table, float scale, at::Tensor& target);
+  void report(std::string_view stage);
+
+  LlamaConfig config;
+  VisionConfig vision;
+  const ops::Context& context;
+  parallel::Communicator& communicator;
+  ShardShape shape;
+  VisionWeights weights;
+  ops::HeadMap heads;
+  RowSum attention_sum;
+  RowSum ffn_sum;
+  PixelTable pixel_table;
+  ops::KvPool keys;  // of the layer that runs
+
+  // Of the whole image.
+  at::Tensor x;         // [rows, W]
+  at::Tensor queries;   // [rows, H * d]
+  at::Tensor features;  // [tokens, feature size]
+  // Of a chunk of rows.
+  at::Tensor patches;                    // [chunk, 3 * P * P]
+  at::Tensor normed;                     // [chunk, W]
+  at::Tensor sum;                        // [chunk, W]
+  at::Tensor key_value;                  // two of [chunk, H * d]
+  at::Tensor attended;                   // [chunk, H * d]
+  at::Tensor hidden;                     // [chunk, F]
+  at::Tensor partials;                   // flat, [nodes, chunk, W]
+  at::Tensor projected;                  // [chunk, D]
+  std::vector<std::int32_t> table_rows;  // of a chunk: which row of an embedding table it adds
+
+  EncoderRows rows;  // of the current image
+  std::int64_t next_layer = 0;
+  std::function<void(std::string_view, const at::Tensor&)> probe;
+};
+
+std::int64_t encoder_activation_bytes(const LlamaConfig& config, const ShardShape& shape,
+                                      std::int64_t num_threads) {
+  const VisionConfig& vision = *config.vision;
+  const std::int64_t width = vision.width;
+  const std::int64_t query_size = shape.vision_heads.size() * vision.head_dim();
+  const std::int64_t ffn = shape.vision_ffn_columns.size();
+  const std::int64_t nodes = std::max(vision_attention_row_sum(config, shape).num_nodes(),
+                                      vision_ffn_row_sum(config, shape).num_nodes());
+  const std::int64_t rows = most_rows(vision);
+  const std::int64_t whole = rows * (width + query_size + vision.feature_size());
+  // Buffers of a chunk, and the input of a product, which the operations pack once more.
+  const std::int64_t per_row = vision.patch_elements() + 2 * width + 3 * query_size + ffn +
+                               nodes * width + config.hidden_size +
+                               std::max({vision.feature_size(), ffn, vision.patch_elements()});
+  const std::int64_t scores =
+      num_threads * kScoreRows * (most_encoder_blocks(vision) * ops::KvPool::kBlockTokens);
+  const ops::KvPool::Shape pool = pool_shape(config, shape);
+  return 4 * (whole + kChunk * per_row + scores) + ops::KvPool::block_bytes(pool) * pool.num_blocks;
+}
+
+std::int64_t num_image_units(const VisionConfig& vision, const TileGrid& grid) {
+  return 1 + vision.num_local_layers + vision.num_global_layers +
+         VisionEncoder::num_pieces(grid.num_tiles() * vision.tile_tokens());
+}
+
+VisionEncoder::State::State(const LlamaConfig& model_config, WeightSource& source,
+                            const ops::Context& ops_context, parallel::Communicator& group,
+                            const std::function<void(std::int64_t)>& progress)
+    : config(model_config),
+      vision(*config.vision),
+      context(ops_context),
+      communicator(group),
+      shape(shard_shape(config, group.rank(), group.size())),
+      heads(head_map(shape)),
+      attention_sum(vision_attention_row_sum(config, shape)),
+      ffn_sum(vision_ffn_row_sum(config, shape)),
+      pixel_table(make_pixel_table()),
+      keys(pool_shape(config, shape)) {
+  WeightLoader loader(config, shape, source, progress);
+  weights = load_vision_weights(loader);
+  const std::int64_t image_rows = most_rows(vision);
+  const std::int64_t query_size = shape.vision_heads.size() * vision.head_dim();
+  const std::int64_t nodes = std::max(attention_sum.num_nodes(), ffn_sum.num_nodes());
+  x = make({image_rows, vision.width});
+  queries = make({image_rows, query_size});
+  features = make({kMaxTiles * vision.tile_tokens(), vision.feature_size()});
+  patches = make({kChunk, vision.patch_elements()});
+  normed = make({kChunk, vision.width});
+  sum = make({kChunk, vision.width});
+  key_value = make({2, kChunk, query_size});
+  attended = make({kChunk, query_size});
+  hidden = make({kChunk, shape.vision_ffn_columns.size()});
+  partials = make({nodes * kChunk * vision.width});
+  projected = make({kChunk, config.hidden_size});
+}
+
+void VisionEncoder::State::report(std::string_view stage) {
+  if (probe) probe(stage, cut(x, {0, rows.total()}));
+}
+
+/// target += scale * table[table_rows]; a row number of -1 adds zero.
+void VisionEncoder::State::add_rows_of(const ops::PackedWeight& table, float scale,
+                                       at::Tensor& target) {
+  at::Tensor terms = cut(sum, {0, target.size(0)});  // [chunk, W]
+  ops::embedding(context, table_rows, table, Range{0, table.out_features()}, terms);
+  ops::add_scaled(context, terms, {}, scale, target);
+}
+
+void VisionEncoder::State::embed_patches(Range chunk, const std::uint8_t* pixels) {
+  const std::int64_t side = vision.patch_size;
+  const std::int64_t across = vision.patches_across();
+  const std::int64_t tile = vision.tile_size;
+  at::Tensor patch_rows = cut(patches, {0, chunk.size()});  // [chunk, 3 * P * P]
+  at::Tensor target = cut(x, chunk);                        // [chunk, W]
+  table_rows.clear();
+  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
+    auto* out = patch_rows.data_ptr<float>() + (row - chunk.begin) * vision.patch_elements();
+    const EncoderRows::Place place = rows.place(row);
+    const std::int64_t patch = place.token - 1;
+    if (patch < 0 || place.cell < 0) {  // class token; tile without pixels
+      std::fill_n(out, vision.patch_elements(), 0.0F);
+      table_rows.push_back(-1);
+      continue;
+    }
+    table_rows.push_back(static_cast<std::int32_t>(place.cell));
+    const std::uint8_t* const corner = pixels + place.tile * 3 * tile * tile +
+                                       patch / across * side * tile + patch % across * side;
+    for (std::int64_t channel = 0; channel < 3; ++channel) {
+      for (std::int64_t y = 0; y < side; ++y) {
+        const std::uint8_t* const line = corner + (channel * tile + y) * tile;
+        for (std::int64_t i = 0; i < side; ++i) {
+          *out++ = pixel_table[static_cast<std::size_t>(channel)][line[i]];
+        }
+      }
+    }
+  }
+  ops::linear(context, patch_rows, weights.patch, {}, target);
+  add_rows_of(weights.pre_tile, weights.pre_tile_gate, target);
+}
+
+void VisionEncoder::State::add_positions(Range chunk) {
+  at::Tensor target = cut(x, chunk);  // [chunk, W]
+  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
+    if (rows.place(row).token != 0) continue;
+    std::copy_n(weights.class_token.data_ptr<float>(), vision.width,
+                x.data_ptr<float>() + row * vision.width);
+  }
+  table_rows.clear();
+  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
+    table_rows.push_back(static_cast<std::int32_t>(rows.place(row).token));
+  }
+  add_rows_of(weights.position, 1.0F - weights.position_gate, target);
+  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
+    const EncoderRows::Place place = rows.place(row);
+    table_rows[static_cast<std::size_t>(row - chunk.begin)] = static_cast<std::int32_t>(
+        place.cell < 0 ? -1 : place.cell * vision.tile_tokens() + place.token);
+  }
+  add_rows_of(weights.position_tile, weights.position_gate, target);
+}
+
+void VisionEncoder::State::save_features(std::int64_t first_column, std::int64_t step) {
+  const std::int64_t width = vision.width;
+  const std::int64_t stride = vision.feature_size();
+  const auto* source = x.data_ptr<float>();
+  auto* target = features.data_ptr<float>() + first_column;
+  for (std::int64_t row = 0; row < rows.image_tokens(); ++row) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      target[row * stride + c * step] = source[row * width + c];
+    }
+  }
+}
+
+/// target += gate * (sum over all ranks of input W^T + bias).
+void VisionEncoder::State::add_sum(const RowSum& row_sum, const at::Tensor& input,
+                                   const ops::PackedWeight& weight, const at::Tensor& bias,
+                                   float gate, at::Tensor& target) {
+  const std::int64_t count = target.size(0);
+  at::Tensor parts = partials.narrow(0, 0, row_sum.num_nodes() * count * vision.width)
+                         .view({row_sum.num_nodes(), count, vision.width});  // [nodes, chunk, W]
+  at::Tensor total = cut(sum, {0, count});                                   // [chunk, W]
+  ops::linear_sliced(context, input, weight, row_sum.layout, parts);
+  total.zero_();
+  communicator.add_sliced_sum(row_sum.sum, parts, total);
+  ops::add_scaled(context, total, bias, gate, target);
+}
+
+void VisionEncoder::State::store_keys(const EncoderLayerWeights& layer, Range chunk) {
+  at::Tensor norm_rows = cut(normed, {0, chunk.size()});  // [chunk, W]
+  at::Tensor query_rows = cut(queries, chunk);            // [chunk, H * d]
+  at::Tensor key_rows = cut(key_value.select(0, 0), {0, chunk.size()});
+  at::Tensor value_rows = cut(key_value.select(0, 1), {0, chunk.size()});
+  ops::layer_norm(context, cut(x, chunk), layer.norm1, layer.norm1_bias,
+                  static_cast<float>(vision.norm_epsilon), norm_rows);
+  ops::linear(context, norm_rows, layer.query, {}, query_rows);
+  ops::linear(context, norm_rows, layer.key, {}, key_rows);
+  ops::linear(context, norm_rows, layer.value, {}, value_rows);
+  for (const EncoderRows::Run& run : rows.runs()) {
+    const Range part{std::max(run.rows.begin, chunk.begin), std::min(run.rows.end, chunk.end)};
+    if (part.empty()) continue;
+    const Range local{part.begin - chunk.begin, part.end - chunk.begin};
+    ops::store_keys_values(context, cut(key_rows, local), cut(value_rows, local), run.blocks,
+                           part.begin - run.rows.begin, keys, 0);
+  }
+}
+
+void VisionEncoder::State::attend(const EncoderLayerWeights& layer, Range chunk) {
+  at::Tensor out = cut(attended, {0, chunk.size()});  // [chunk, H * d]
+  // Tokens of the image see everything; the others see the tokens of the image.
+  const std::int64_t border = std::clamp(rows.image_tokens(), chunk.begin, chunk.end);
+  const ops::VisibleRows ranges[2] = {
+      {0, border - chunk.begin, rows.key_runs(), rows.blocks()},
+      {border - chunk.begin, chunk.end - border, rows.key_runs().first(1), rows.blocks()}};
+  ops::full_attention(context, cut(queries, chunk), heads, ranges, keys, 0, out);
+  at::Tensor target = cut(x, chunk);  // [chunk, W]
+  add_sum(attention_sum, out, layer.output, {}, layer.attention_gate, target);
+}
+
+void VisionEncoder::State::feed_forward(const EncoderLayerWeights& layer, Range chunk) {
+  at::Tensor norm_rows = cut(normed, {0, chunk.size()});    // [chunk, W]
+  at::Tensor hidden_rows = cut(hidden, {0, chunk.size()});  // [chunk, F]
+  at::Tensor target = cut(x, chunk);                        // [chunk, W]
+  ops::layer_norm(context, target, layer.norm2, layer.norm2_bias,
+                  static_cast<float>(vision.norm_epsilon), norm_rows);
+  ops::linear(context, norm_rows, layer.up, layer.up_bias, hidden_rows);
+  ops::gelu(context, hidden_rows);
+  add_sum(ffn_sum, hidden_rows, layer.down, layer.down_bias, layer.ffn_gate, target);
+}
+
+void VisionEncoder::State::begin_global_layers() {
+  for_chunks({0, rows.total()}, [&](Range chunk) {
+    at::Tensor target = cut(x, chunk);  // [chunk, W]
+    ops::layer_norm(context, target, weights.norm_post, weights.norm_post_bias,
+                    static_cast<float>(vision.norm_epsilon), target);
+  });
+  report("norm_post");
+  for_chunks({0, rows.total()}, [&](Range chunk) {
+    at::Tensor target = cut(x, chunk);  // [chunk, W]
+    table_rows.clear();
+    for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
+      table_rows.push_back(static_cast<std::int32_t>(rows.place(row).cell));
+    }
+    add_rows_of(weights.post_tile, weights.post_tile_gate, target);
+  });
+  report("post_tile");
+}
+
+VisionEncoder::VisionEncoder(const LlamaConfig& config, WeightSource& source,
+                             const ops::Context& context, parallel::Communicator& communicator,
+                             const std::function<void(std::int64_t bytes)>& progress) {
+  CARAVAN_ASSERT(config.vision, "a model without vision has no image encoder");
+  state_ = std::make_unique<State>(config, source, context, communicator, progress);
+}
+
+VisionEncoder::~VisionEncoder() = default;
+
+std::int64_t VisionEncoder::weight_bytes() const { return state_->weights.bytes; }
+std::int64_t VisionEncoder::num_layers() const { return std::ssize(state_->weights.layers); }
+std::int64_t VisionEncoder::num_tokens() const { return state_->rows.image_tokens(); }
+
+void VisionEncoder::set_probe(
+    std::function<void(std::string_view stage, const at::Tensor& rows)> probe) {
+  state_->probe = std::move(probe);
+}
+
+void VisionEncoder::embed(const TileGrid& grid, std::span<const std::uint8_t> pixels) {
+  State& state = *state_;
+  const VisionConfig& vision = state.vision;
+  CARAVAN_ASSERT(std::find(kTileGrids.begin(), kTileGrids.end(), grid) != kTileGrids.end(),
+                 "no image has a grid of {} x {} tiles", grid.down, grid.across);
+  const std::int64_t expected = grid.num_tiles() * 3 * vision.tile_size * vision.tile_size;
+  CARAVAN_ASSERT(std::ssize(pixels) == expected, "{} bytes of pixels, {} tiles of {} x {} have {}",
+                 pixels.size(), grid.num_tiles(), vision.tile_size, vision.tile_size, expected);
+  state.rows = EncoderRows(vision, grid);
+  state.next_layer = 0;
+  for_chunks({0, state.rows.tile_rows()}, [&](Range chunk) {
+    state.embed_patches(chunk, pixels.data());
+    state.add_positions(chunk);
+    at::Tensor target = cut(state.x, chunk);  // [chunk, W]
+    ops::layer_norm(state.context, target, state.weights.norm_pre, state.weights.norm_pre_bias,
+                    static_cast<float>(vision.norm_epsilon), target);
+  });
+  cut(state.x, {state.rows.tile_rows(), state.rows.total()}).zero_();
+  state.report("norm_pre");
+}
+
+void VisionEncoder::run_layer(std::int64_t layer) {
+  State& state = *state_;
+  const VisionConfig& vision = state.vision;
+  CARAVAN_ASSERT(state.rows.total() > 0 && layer == state.next_layer && layer < num_layers(),
+                 "encoder layer {} of {} was asked for, the image is at layer {}", layer,
+                 num_layers(), state.next_layer);
+  ++state.next_layer;
+  const auto& saved = vision.saved_layers;
+  const auto found = std::find(saved.begin(), saved.end(), layer);
+  // The saved states lie interleaved by channel behind the final one.
+  if (found != saved.end()) {
+    state.save_features(vision.width + (found - saved.begin()), std::ssize(saved));
+  }
+  if (layer == vision.num_local_layers) state.begin_global_layers();
+  const EncoderLayerWeights& weights = state.weights.layers[static_cast<std::size_t>(layer)];
+  const Range all{0, state.rows.total()};
+  for_chunks(all, [&](Range chunk) { state.store_keys(weights, chunk); });
+  for_chunks(all, [&](Range chunk) {
+    state.attend(weights, chunk);
+    state.feed_forward(weights, chunk);
+  });
+  if (state.probe) {
+    const bool local = layer < vision.num_local_layers;
+    state.report(local ? fmt::format("local.{}", layer)
+                       : fmt::format("global.{}", layer - vision.num_local_layers));
+  }
+  if (state.next_layer < num_layers()) return;
+  if (vision.num_global_layers == 0) state.begin_global_layers();
+  state.save_features(0, 1);
+  if (state.probe) state.probe("features", cut(state.features, {0, num_tokens()}));
+}
+
+at::Tensor VisionEncoder::project(std::int64_t piece) {
+  State& state = *state_;
+  CARAVAN_ASSERT(state.next_layer == num_layers() && piece >= 0 && piece < num_pieces(),
+                 "piece {} of {} after {} of {} encoder layers", piece, num_pieces(),
+                 state.next_layer, num_layers());
+  const Range tokens{piece * kChunk, std::min((piece + 1) * kChunk, num_tokens())};
+  at::Tensor out = cut(state.projected, {0, tokens.size()});  // [tokens, D]
+  out.zero_();
+  const Range own = state.shape.hidden_rows;
+  at::Tensor columns = out.narrow(1, own.begin, own.size());
+  ops::linear(state.context, cut(state.features, tokens), state.weights.projector,
+              state.weights.projector_bias, columns);
+  columns.add_(0.0);  // no -0, which the sum over ranks would lose
+  state.communicator.sum_disjoint(out);
+  return out;
+}
+
+}  // namespace caravan::model
