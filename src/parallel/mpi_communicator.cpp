@@ -14,11 +14,10 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
-#include "caravan/core/log.h"
-#include "caravan/core/unique_handle.h"
 #include "caravan/parallel/single_communicator.h"
+#include "comm_handle.h"
 #include "mpi_check.h"
-#include "shared_window.h"
+#include "node_exchange.h"
 #include "tree_sum.h"
 
 namespace caravan::parallel {
@@ -31,18 +30,10 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 30;
 // message.
 constexpr std::size_t kFirstPacket = 8192;
 
-// A rank that waits for a plan stays awake this long (the gap between two steps), then sleeps in
-// growing naps.
+// A rank that waits for a plan or a verdict stays awake this long (the gap between two steps), then
+// sleeps in growing naps.
 constexpr double kAwakeSeconds = 2e-3;
 constexpr auto kLongestNap = std::chrono::microseconds(1000);
-
-struct CommTraits {
-  using Handle = MPI_Comm;
-  static Handle null() noexcept { return MPI_COMM_NULL; }
-  static void release(Handle comm) noexcept {
-    if (MPI_Comm_free(&comm) != MPI_SUCCESS) log::warning("MPI_Comm_free failed");
-  }
-};
 
 void wait_gently(MPI_Request& request) {
   const Stopwatch watch;
@@ -69,43 +60,20 @@ void check_float_contiguous(const at::Tensor& x, const char* name) {
 }  // namespace
 
 struct MpiCommunicator::State {
-  UniqueHandle<CommTraits> comm;
+  CommHandle comm;
   int rank = 0;
   int size = 1;
-  std::unique_ptr<SharedWindow> window;  // where all ranks share a node
-  std::vector<float> sent;               // else: this rank's part of a tile, and
-  std::vector<float> gathered;           // the partial sums of all ranks
-  std::vector<float> scratch;            // of finish_tree_sum
+  std::unique_ptr<NodeExchange> nodes;  // where ranks share nodes
+  std::vector<float> sent;              // else: this rank's part of a tile, and
+  std::vector<float> gathered;          // the partial sums of all ranks
+  std::vector<float> scratch;           // of finish_tree_sum
   std::vector<float> columns;  // rank 0: pieces of logits before they are laid side by side
   std::vector<int> counts;     // of MPI calls, made once per call without allocating
   std::vector<int> offsets;
 
-  const float* exchange_on_node(const SlicedSum& sum, const float* partials, std::int64_t count,
-                                Range tile);
   const float* exchange_by_mpi(const SlicedSum& sum, const float* partials, std::int64_t count,
                                Range tile);
 };
-
-namespace {
-
-/// Elements `tile` of each of `num_nodes` partial sums of `count` elements, one node after another.
-void copy_tile(const float* partials, std::int64_t num_nodes, std::int64_t count, Range tile,
-               float* target) {
-  for (std::int64_t node = 0; node < num_nodes; ++node) {
-    std::copy_n(partials + node * count + tile.begin, tile.size(), target + node * tile.size());
-  }
-}
-
-}  // namespace
-
-const float* MpiCommunicator::State::exchange_on_node(const SlicedSum& sum, const float* partials,
-                                                      std::int64_t count, Range tile) {
-  float* slot = window->begin_exchange();
-  copy_tile(partials, std::ssize(sum.nodes_of(rank)), count, tile,
-            slot + sum.first_node_of(rank) * tile.size());
-  window->arrive();
-  return slot;
-}
 
 const float* MpiCommunicator::State::exchange_by_mpi(const SlicedSum& sum, const float* partials,
                                                      std::int64_t count, Range tile) {
@@ -125,16 +93,17 @@ const float* MpiCommunicator::State::exchange_by_mpi(const SlicedSum& sum, const
   return gathered.data();
 }
 
-MpiCommunicator::MpiCommunicator(Exchange exchange) : state_(std::make_unique<State>()) {
+MpiCommunicator::MpiCommunicator(Exchange exchange, std::optional<int> node)
+    : state_(std::make_unique<State>()) {
   MPI_Comm duplicate = MPI_COMM_NULL;
   CARAVAN_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate));
-  state_->comm = UniqueHandle<CommTraits>(duplicate);
+  state_->comm = CommHandle(duplicate);
   CARAVAN_MPI(MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN));
   CARAVAN_MPI(MPI_Comm_rank(duplicate, &state_->rank));
   CARAVAN_MPI(MPI_Comm_size(duplicate, &state_->size));
   if (exchange == Exchange::kBest) {
-    state_->window =
-        SharedWindow::make(duplicate, kExchangeBytes / 2 / std::int64_t{sizeof(float)});
+    state_->nodes =
+        NodeExchange::make(duplicate, node, kExchangeBytes / 2 / std::int64_t{sizeof(float)});
   }
 }
 
@@ -157,8 +126,8 @@ void MpiCommunicator::add_sliced_sum(const SlicedSum& sum, const at::Tensor& par
   const std::int64_t step = tile_elements(sum, kExchangeBytes / 2 / std::int64_t{sizeof(float)});
   for (std::int64_t begin = 0; begin < count; begin += step) {
     const Range tile{begin, std::min(begin + step, count)};
-    const float* gathered = state_->window ? state_->exchange_on_node(sum, own, count, tile)
-                                           : state_->exchange_by_mpi(sum, own, count, tile);
+    const float* gathered = state_->nodes ? state_->nodes->exchange(sum, own, count, tile)
+                                          : state_->exchange_by_mpi(sum, own, count, tile);
     finish_tree_sum(sum, gathered, target + begin, tile.size(), state_->scratch);
   }
 }
@@ -242,11 +211,10 @@ void MpiCommunicator::broadcast(std::vector<std::byte>& bytes) {
   }
 }
 
-void MpiCommunicator::barrier() { CARAVAN_MPI(MPI_Barrier(state_->comm.get())); }
-
-std::unique_ptr<Communicator> make_world_communicator(int world_size) {
+std::unique_ptr<Communicator> make_world_communicator(int world_size,
+                                                      MpiCommunicator::Exchange exchange) {
   if (world_size == 1) return std::make_unique<SingleCommunicator>();
-  return std::make_unique<MpiCommunicator>();
+  return std::make_unique<MpiCommunicator>(exchange);
 }
 
 }  // namespace caravan::parallel

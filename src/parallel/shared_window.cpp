@@ -17,27 +17,9 @@ constexpr int kSpinRounds = 2000;
 
 constexpr std::size_t kCacheLine = 64;
 
-bool all_agree(MPI_Comm comm, bool own) {
-  int agreed = own ? 1 : 0;
-  CARAVAN_MPI(MPI_Allreduce(MPI_IN_PLACE, &agreed, 1, MPI_INT, MPI_MIN, comm));
-  return agreed == 1;
-}
-
-bool on_one_node(MPI_Comm comm) {
-  MPI_Comm node = MPI_COMM_NULL;
-  CARAVAN_MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-  int node_size = 0;
-  int comm_size = 0;
-  CARAVAN_MPI(MPI_Comm_size(node, &node_size));
-  CARAVAN_MPI(MPI_Comm_size(comm, &comm_size));
-  CARAVAN_MPI(MPI_Comm_free(&node));
-  return all_agree(comm, node_size == comm_size);
-}
-
 }  // namespace
 
 std::unique_ptr<SharedWindow> SharedWindow::make(MPI_Comm comm, std::int64_t slot_floats) {
-  if (!on_one_node(comm)) return nullptr;
   int rank = 0;
   int size = 1;
   CARAVAN_MPI(MPI_Comm_rank(comm, &rank));
@@ -49,7 +31,9 @@ std::unique_ptr<SharedWindow> SharedWindow::make(MPI_Comm comm, std::int64_t slo
   MPI_Win window = MPI_WIN_NULL;
   const int code = MPI_Win_allocate_shared(rank == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1,
                                            MPI_INFO_NULL, comm, static_cast<void*>(&own), &window);
-  if (!all_agree(comm, code == MPI_SUCCESS)) {
+  int made = code == MPI_SUCCESS ? 1 : 0;
+  CARAVAN_MPI(MPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, comm));
+  if (made == 0) {
     if (rank == 0) {
       log::warning(
           "no {} bytes of shared memory on this node (is /dev/shm full?): partial sums go "
@@ -77,7 +61,7 @@ SharedWindow::SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floa
   flags_ = reinterpret_cast<Flag*>(memory);
   slots_ = reinterpret_cast<float*>(memory + static_cast<std::size_t>(size_) * sizeof(Flag));
   new (&flags_[rank_]) Flag{};
-  flags_[rank_].epoch.store(0, std::memory_order_release);
+  flags_[rank_].phase.store(0, std::memory_order_release);
   CARAVAN_MPI(MPI_Barrier(comm));
 }
 
@@ -87,14 +71,15 @@ SharedWindow::~SharedWindow() {
 }
 
 float* SharedWindow::begin_exchange() {
-  ++epoch_;
-  return slots_ + (epoch_ % 2) * static_cast<std::uint64_t>(slot_floats_);
+  ++exchange_;
+  return slots_ + (exchange_ % 2) * static_cast<std::uint64_t>(slot_floats_);
 }
 
 void SharedWindow::arrive() {
-  flags_[rank_].epoch.store(epoch_, std::memory_order_release);
+  ++phase_;
+  flags_[rank_].phase.store(phase_, std::memory_order_release);
   for (int peer = 0; peer < size_; ++peer) {
-    for (int round = 0; flags_[peer].epoch.load(std::memory_order_acquire) < epoch_; ++round) {
+    for (int round = 0; flags_[peer].phase.load(std::memory_order_acquire) < phase_; ++round) {
       if (round < kSpinRounds) {
         _mm_pause();
       } else {

@@ -1,7 +1,7 @@
 #pragma once
 // Partial sums of the ranks of one node, exchanged through memory that all of them map.
 //
-// Two slots are used in turn, with one barrier of flags per exchange: a rank that writes slot s
+// Two slots are used in turn, with a barrier of flags in each exchange: a rank that writes slot s
 // again has seen every rank arrive at the exchange in between, so nobody still reads s.
 
 #include <mpi.h>
@@ -14,8 +14,8 @@ namespace caravan::parallel {
 
 class SharedWindow {
  public:
-  /// A window of two slots of `slot_floats` where all ranks of `comm` are on one node and the node
-  /// has the memory; null on every rank otherwise. Collective. `comm` is borrowed and outlives it.
+  /// A window of two slots of `slot_floats`; null on every rank where the node lacks the memory.
+  /// Collective. @pre all ranks of `comm` are on one node. `comm` is borrowed and outlives it.
   static std::unique_ptr<SharedWindow> make(MPI_Comm comm, std::int64_t slot_floats);
 
   ~SharedWindow();
@@ -25,13 +25,14 @@ class SharedWindow {
   /// The slot for the next exchange: every rank writes its own part of it, then calls arrive().
   float* begin_exchange();
 
-  /// Returns when all ranks have arrived; then the whole slot may be read until the next
-  /// begin_exchange but one. Waits awake for a short time, then yields its core.
+  /// Returns when all ranks have arrived: what they wrote before is seen, until the next
+  /// begin_exchange but one. At least once in each exchange. Waits awake for a short time, then
+  /// yields its core.
   void arrive();
 
  private:
   struct alignas(64) Flag {
-    std::atomic<std::uint64_t> epoch;
+    std::atomic<std::uint64_t> phase;
   };
 
   SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floats);
@@ -42,7 +43,8 @@ class SharedWindow {
   Flag* flags_ = nullptr;
   float* slots_ = nullptr;
   std::int64_t slot_floats_ = 0;
-  std::uint64_t epoch_ = 0;
+  std::uint64_t exchange_ = 0;  // begun by this rank
+  std::uint64_t phase_ = 0;     // arrivals of this rank
 };
 
 }  // namespace caravan::parallel

@@ -81,13 +81,12 @@ class Communicator {
                               at::Tensor& full) = 0;
 
   /// Gathers `bytes` (same length on every rank) from all ranks, in rank order, on every rank.
+  /// Waiting ranks sleep, they do not spin, after a short time.
   virtual std::vector<std::byte> all_gather(std::span<const std::byte> bytes) = 0;
 
-  /// Sends `bytes` of rank 0 to all; the others' vector is resized. Waiting ranks sleep, they do
-  /// not spin, after a short time. For step plans and other control messages.
+  /// Sends `bytes` of rank 0 to all; the others' vector is resized. Waiting ranks sleep as in
+  /// all_gather. For step plans and other control messages.
   virtual void broadcast(std::vector<std::byte>& bytes) = 0;
-
-  virtual void barrier() = 0;
 };
 
 /// Throws the same error on every rank if any rank brings one: rank-local validation followed by a

@@ -3,6 +3,7 @@
 // talks on the duplicate only.
 
 #include <memory>
+#include <optional>
 
 #include "caravan/parallel/communicator.h"
 
@@ -10,13 +11,17 @@ namespace caravan::parallel {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// How partial sums travel: through shared memory where all ranks are on one node, else (or
-  /// always) by MPI.
+  /// How partial sums travel. kBest: inside a node through shared memory, between nodes by messages
+  /// of one rank of each; kMpi: by messages of every rank.
   enum class Exchange { kBest, kMpi };
 
   /// The group of all ranks of MPI_COMM_WORLD. Collective. @pre MPI is initialised.
+  ///
+  /// @param node  if given, only ranks of one node that give the same number share memory: several
+  ///              nodes on one machine, for tests. On all ranks or on none.
   /// @throws CommError
-  explicit MpiCommunicator(Exchange exchange = Exchange::kBest);
+  explicit MpiCommunicator(Exchange exchange = Exchange::kBest,
+                           std::optional<int> node = std::nullopt);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -30,7 +35,6 @@ class MpiCommunicator final : public Communicator {
                       at::Tensor& full) override;
   std::vector<std::byte> all_gather(std::span<const std::byte> bytes) override;
   void broadcast(std::vector<std::byte>& bytes) override;
-  void barrier() override;
 
  private:
   struct State;
@@ -38,6 +42,7 @@ class MpiCommunicator final : public Communicator {
 };
 
 /// MpiCommunicator for several ranks, SingleCommunicator for one. Collective.
-std::unique_ptr<Communicator> make_world_communicator(int world_size);
+std::unique_ptr<Communicator> make_world_communicator(
+    int world_size, MpiCommunicator::Exchange exchange = MpiCommunicator::Exchange::kBest);
 
 }  // namespace caravan::parallel

@@ -17,7 +17,6 @@ class SingleCommunicator final : public Communicator {
                       at::Tensor& full) override;
   std::vector<std::byte> all_gather(std::span<const std::byte> bytes) override;
   void broadcast(std::vector<std::byte>& bytes) override;
-  void barrier() override {}
 };
 
 }  // namespace caravan::parallel

@@ -6,6 +6,7 @@
 #include "caravan/core/error.h"
 #include "caravan/parallel/mpi_communicator.h"
 #include "caravan/parallel/single_communicator.h"
+#include "support/rank_groups.h"
 #include "unit/engine/engine_rig.h"
 
 namespace caravan::engine {
@@ -17,10 +18,11 @@ using test::EngineSetup;
 class GroupEngine : public testing::Test {
  protected:
   /// Runs on all ranks; the reference is made by rank 0 alone, on one rank.
-  void expect_same_as_one_rank(const EngineSetup& setup) {
+  void expect_same_as_one_rank(const EngineSetup& setup) { expect_same_as_one_rank(setup, group_); }
+  void expect_same_as_one_rank(const EngineSetup& setup, parallel::MpiCommunicator& group) {
     const std::vector<Request> requests = test::mixed_requests();
-    const test::RunResult found = test::run_engine(group_, source_, setup, requests);
-    if (group_.rank() != 0) return;
+    const test::RunResult found = test::run_engine(group, source_, setup, requests);
+    if (group.rank() != 0) return;
     parallel::SingleCommunicator single;
     test::expect_same_answers(found.answers,
                               test::run_alone(single, source_, EngineSetup{}, requests));
@@ -34,6 +36,11 @@ class GroupEngine : public testing::Test {
 };
 
 TEST_F(GroupEngine, EqualsOneRank) { expect_same_as_one_rank({}); }
+
+TEST_F(GroupEngine, EqualsOneRankHoweverSumsTravel) {
+  test::for_each_group(
+      [this](parallel::MpiCommunicator& group) { expect_same_as_one_rank({}, group); });
+}
 
 TEST_F(GroupEngine, EqualsOneRankInSmallStepsWithPutBacks) {
   EngineSetup setup;

@@ -12,6 +12,7 @@
 #include "caravan/model/decoder.h"
 #include "caravan/parallel/mpi_communicator.h"
 #include "caravan/parallel/single_communicator.h"
+#include "support/rank_groups.h"
 #include "support/reference_decoder.h"
 #include "support/tiny_model.h"
 
@@ -170,6 +171,32 @@ TEST(Decoder, GivesTheBitsOfOneRankOneThreadOneStep) {
         }
       }
     }
+  }
+}
+
+TEST(Decoder, GivesTheSameBitsHoweverSumsTravel) {
+  ThreadTeam team(1);
+  const ops::Context context(team, ops::detect_isa());
+  for (const int number : {0, 1}) {
+    const LlamaConfig config = variant(number);
+    test::RandomWeightSource source(config, 37, DType::kBFloat16);
+    const auto tokens = random_tokens(19, config.vocab_size, 4);
+    parallel::SingleCommunicator single;
+    Runner alone(config, source, context, single);
+    alone.step({tokens}, {19});
+    test::for_each_group([&](parallel::MpiCommunicator& group) {
+      Runner runner(config, source, context, group);
+      runner.step({tokens}, {17});
+      runner.step({tokens}, {1});
+      runner.step({tokens}, {1});
+      if (group.rank() != 0) return;
+      for (std::int64_t position = 0; position < 19; ++position) {
+        const auto& expected = alone.logits(0, position);
+        ASSERT_EQ(
+            0, std::memcmp(runner.logits(0, position).data(), expected.data(), 4 * expected.size()))
+            << "variant " << number << ", position " << position;
+      }
+    });
   }
 }
 

@@ -6,12 +6,17 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <ctime>
+#include <functional>
+#include <thread>
 
 #include "caravan/core/error.h"
 #include "caravan/parallel/launch_check.h"
 #include "caravan/parallel/mpi_communicator.h"
+#include "support/rank_groups.h"
 
 namespace caravan::parallel {
 namespace {
@@ -73,9 +78,8 @@ void check_sliced_sums(Communicator& comm) {
 
 TEST(Communicator, SlicedSumGivesTheBitsOfOneRank) { check_sliced_sums(*world()); }
 
-TEST(Communicator, SlicedSumByMpiGivesTheSameBits) {
-  MpiCommunicator comm(MpiCommunicator::Exchange::kMpi);
-  check_sliced_sums(comm);
+TEST(Communicator, SlicedSumGivesTheSameBitsHoweverItTravels) {
+  test::for_each_group([](MpiCommunicator& group) { check_sliced_sums(group); });
 }
 
 TEST(Communicator, SumsDisjointRowsExactly) {
@@ -140,6 +144,35 @@ TEST(Communicator, GathersBytesInRankOrder) {
     std::int32_t value = 0;
     std::memcpy(&value, bytes.data() + 4 * rank, 4);
     EXPECT_EQ(value, 1000 + rank);
+  }
+}
+
+/// CPU seconds of this process so far.
+double cpu_seconds() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+}
+
+TEST(Communicator, RanksThatWaitForTheLeaderSleep) {
+  const auto comm = world();
+  const std::byte one{1};
+  const std::vector<std::function<void()>> waits = {
+      [&] {
+        std::vector<std::byte> bytes(1);
+        comm->broadcast(bytes);
+      },
+      [&] {
+        comm->all_gather({&one, 1});
+      },
+      [&] { agree_or_throw(*comm, 0, ""); },
+  };
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    comm->all_gather({&one, 1});
+    const double before = cpu_seconds();
+    if (comm->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    waits[i]();
+    EXPECT_LT(cpu_seconds() - before, 0.2) << "wait " << i;
   }
 }
 
