@@ -183,8 +183,10 @@ void MpiCommunicator::gather_columns(const at::Tensor& local,
 std::vector<std::byte> MpiCommunicator::all_gather(std::span<const std::byte> bytes) {
   const int count = checked_cast<int>(bytes.size());
   std::vector<std::byte> all(bytes.size() * static_cast<std::size_t>(state_->size));
-  CARAVAN_MPI(MPI_Allgather(bytes.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE,
-                            state_->comm.get()));
+  MPI_Request request = MPI_REQUEST_NULL;
+  CARAVAN_MPI(MPI_Iallgather(bytes.data(), count, MPI_BYTE, all.data(), count, MPI_BYTE,
+                             state_->comm.get(), &request));
+  wait_gently(request);
   return all;
 }
 
