@@ -10,53 +10,11 @@
 #include "caravan/core/error.h"
 #include "caravan/ops/attention.h"
 #include "caravan/ops/linear.h"
+#include "decoder_layout.h"
 #include "decoder_weights.h"
 
 namespace caravan::model {
 namespace {
-
-/// Rows of attention scores that a thread works on at a time, at most (ops/attention.h).
-constexpr std::int64_t kScoreRows = 12;
-
-std::vector<Range> owned_heads(const LlamaConfig& config, int num_ranks) {
-  std::vector<Range> owned;
-  for (const ShardShape& shape : all_shard_shapes(config, num_ranks)) {
-    owned.push_back(shape.query_heads);
-  }
-  return owned;
-}
-
-std::vector<Range> owned_ffn_slices(const LlamaConfig& config, int num_ranks) {
-  std::vector<Range> owned;
-  for (const ShardShape& shape : all_shard_shapes(config, num_ranks)) {
-    owned.push_back({ceil_div(shape.ffn_columns.begin, kBandColumns),
-                     ceil_div(shape.ffn_columns.end, kBandColumns)});
-  }
-  return owned;
-}
-
-/// Slices of `width` columns that this rank owns, and the tree nodes to make of them.
-ops::SliceLayout slice_layout(const parallel::SlicedSum& sum, Range slices, std::int64_t width,
-                              std::int64_t local_columns, int rank) {
-  ops::SliceLayout layout;
-  layout.first_slice = slices.begin;
-  layout.nodes = sum.nodes_of(rank);
-  for (std::int64_t slice = 0; slice < slices.size(); ++slice) {
-    layout.slices.push_back({slice * width, std::min((slice + 1) * width, local_columns)});
-  }
-  return layout;
-}
-
-ops::HeadMap head_map(const LlamaConfig& config, const ShardShape& shape) {
-  ops::HeadMap map;
-  map.local_query_heads = shape.local_num_heads();
-  map.local_kv_heads = shape.local_num_kv_heads();
-  const std::int64_t group = config.num_heads / config.num_kv_heads;
-  for (std::int64_t head = shape.query_heads.begin; head < shape.query_heads.end; ++head) {
-    map.kv_head_of_query.push_back(static_cast<std::int32_t>(head / group - shape.kv_heads.begin));
-  }
-  return map;
-}
 
 /// Of two candidates for one row the one that wins, `b` coming from higher columns: NaN first, then
 /// the larger value.
@@ -70,6 +28,21 @@ at::Tensor rows_of(const at::Tensor& buffer, std::int64_t num_rows) {
   return buffer.narrow(0, 0, num_rows);
 }
 
+/// Views of the buffers for the N rows of a step, made once for all layers: making a view
+/// allocates.
+struct StepRows {
+  at::Tensor residual;            // [N, D]
+  at::Tensor normed;              // [N, D]
+  at::Tensor qkv;                 // [N, (H + 2K) * d]
+  at::Tensor attended;            // [N, H * d]
+  at::Tensor attention_partials;  // [nodes, N, D]
+  at::Tensor gate_up;             // [N, 2F]
+  at::Tensor activated;           // [N, F]
+  at::Tensor ffn_partials;        // [nodes, N, D]
+  at::Tensor cosines;             // [N, d/2]
+  at::Tensor sines;               // [N, d/2]
+};
+
 }  // namespace
 
 struct Decoder::State {
@@ -77,10 +50,11 @@ struct Decoder::State {
         parallel::Communicator& group, const DecoderLimits& decoder_limits,
         const std::function<void(std::int64_t)>& progress);
 
-  void run_layer(const LayerWeights& weights, std::int64_t layer, std::int64_t num_rows);
+  void begin_step(const StepPlan& plan);
+  void run_layer(const LayerWeights& weights, std::int64_t layer);
   void check(const StepPlan& plan) const;
   void select_hidden_rows(const StepPlan& plan);
-  void probe_hidden(std::int64_t layer, std::int64_t num_rows);
+  void normalise(const at::Tensor& input, at::Tensor& output) const;
 
   LlamaConfig config;
   const ops::Context& context;
@@ -112,6 +86,7 @@ struct Decoder::State {
   at::Tensor logits_full;   // [kLogitChunk, V] on rank 0
 
   // Of the current step.
+  StepRows step;
   std::vector<ops::SequenceRows> sequences;
   std::int64_t num_argmax_rows = 0;
   std::int64_t num_logit_rows = 0;
@@ -166,28 +141,6 @@ Decoder::State::State(const LlamaConfig& model_config, WeightSource& source,
                                     : make({0, config.vocab_size});
 }
 
-std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape,
-                              const DecoderLimits& limits) {
-  const std::int64_t width = config.hidden_size;
-  const std::int64_t query_size = shape.local_num_heads() * config.head_dim;
-  const std::int64_t kv_size = shape.local_num_kv_heads() * config.head_dim;
-  const parallel::SlicedSum attention(num_attention_slices(config),
-                                      owned_heads(config, shape.num_ranks));
-  const parallel::SlicedSum ffn(num_ffn_slices(config), owned_ffn_slices(config, shape.num_ranks));
-  const std::int64_t nodes =
-      std::max(std::ssize(attention.nodes_of(shape.rank)), std::ssize(ffn.nodes_of(shape.rank)));
-  // x, normed, hidden; queries, keys, values; attention; partial sums; gate, up, activated; rotary
-  // tables; and the input of a product, which the operations pack once more.
-  const std::int64_t per_row = 3 * width + 2 * query_size + 2 * kv_size + nodes * width +
-                               3 * shape.local_ffn_size() + config.head_dim +
-                               std::max({width, shape.local_ffn_size(), query_size});
-  std::int64_t logits = shape.local_vocab_size();
-  if (shape.num_ranks > 1 && shape.rank == 0) logits += 2 * config.vocab_size;
-  const std::int64_t scores = limits.num_threads * kScoreRows * config.max_positions;
-  const std::int64_t exchange = shape.num_ranks > 1 ? parallel::kExchangeBytes : 0;
-  return 4 * (limits.max_step_tokens * per_row + Decoder::kLogitChunk * logits + scores) + exchange;
-}
-
 Decoder::Decoder(const LlamaConfig& config, WeightSource& source, const ops::Context& context,
                  parallel::Communicator& communicator, const DecoderLimits& limits,
                  const std::function<void(std::int64_t bytes)>& progress) {
@@ -239,43 +192,60 @@ void Decoder::State::check(const StepPlan& plan) const {
                  "step {}: more logit rows than rows", plan.number);
 }
 
-void Decoder::State::run_layer(const LayerWeights& layer_weights, std::int64_t layer,
-                               std::int64_t num_rows) {
-  const std::int64_t width = config.hidden_size;
-  at::Tensor residual = rows_of(x, num_rows);                // [N, D]
-  at::Tensor norm_rows = rows_of(normed, num_rows);          // [N, D]
-  at::Tensor qkv_rows = rows_of(qkv, num_rows);              // [N, (H + 2K) * d]
-  at::Tensor attended_rows = rows_of(attended, num_rows);    // [N, H * d]
-  at::Tensor gate_up_rows = rows_of(gate_up, num_rows);      // [N, 2F]
-  at::Tensor activated_rows = rows_of(activated, num_rows);  // [N, F]
+void Decoder::State::begin_step(const StepPlan& plan) {
+  const std::int64_t num_rows = std::ssize(plan.tokens);
   const auto partial_view = [&](const ops::SliceLayout& layout) {
     const std::int64_t nodes = std::ssize(layout.nodes);
-    return partials.narrow(0, 0, nodes * num_rows * width).view({nodes, num_rows, width});
+    return partials.narrow(0, 0, nodes * num_rows * config.hidden_size)
+        .view({nodes, num_rows, config.hidden_size});
   };
-  const auto epsilon = static_cast<float>(config.norm_epsilon);
-
-  ops::rms_norm(context, residual, layer_weights.attn_norm, epsilon, norm_rows);
-  ops::linear(context, norm_rows, layer_weights.qkv, layer_weights.qkv_bias, qkv_rows);
-  ops::rope_and_store(context, qkv_rows, rows_of(cosines, num_rows), rows_of(sines, num_rows),
-                      heads, sequences, kv_pool, layer);
-  ops::attention(context, qkv_rows, heads, sequences, kv_pool, layer, attended_rows);
-  at::Tensor attention_partials = partial_view(attention_layout);  // [nodes, N, D]
-  ops::linear_sliced(context, attended_rows, layer_weights.output, attention_layout,
-                     attention_partials);
-  communicator.add_sliced_sum(attention_sum, attention_partials, residual);
-  if (layer_weights.output_bias.defined()) residual.add_(layer_weights.output_bias);
-
-  ops::rms_norm(context, residual, layer_weights.ffn_norm, epsilon, norm_rows);
-  ops::linear(context, norm_rows, layer_weights.gate_up, layer_weights.gate_up_bias, gate_up_rows);
-  ops::swiglu(context, gate_up_rows, activated_rows);
-  at::Tensor ffn_partials = partial_view(ffn_layout);  // [nodes, N, D]
-  ops::linear_sliced(context, activated_rows, layer_weights.down, ffn_layout, ffn_partials);
-  communicator.add_sliced_sum(ffn_sum, ffn_partials, residual);
-  if (layer_weights.down_bias.defined()) residual.add_(layer_weights.down_bias);
+  step.residual = rows_of(x, num_rows);
+  step.normed = rows_of(normed, num_rows);
+  step.qkv = rows_of(qkv, num_rows);
+  step.attended = rows_of(attended, num_rows);
+  step.attention_partials = partial_view(attention_layout);
+  step.gate_up = rows_of(gate_up, num_rows);
+  step.activated = rows_of(activated, num_rows);
+  step.ffn_partials = partial_view(ffn_layout);
+  step.cosines = rows_of(cosines, num_rows);
+  step.sines = rows_of(sines, num_rows);
+  sequences.clear();
+  for (const StepPlan::Segment& segment : plan.segments) {
+    sequences.push_back({segment.row_begin, segment.row_count, segment.position_begin,
+                         std::span(plan.blocks)
+                             .subspan(static_cast<std::size_t>(segment.block_begin),
+                                      static_cast<std::size_t>(segment.block_count))});
+  }
 }
 
-void Decoder::State::probe_hidden(std::int64_t layer, std::int64_t num_rows) {
-  if (probe) probe(layer, rows_of(x, num_rows));
+void Decoder::State::run_layer(const LayerWeights& layer_weights, std::int64_t layer) {
+  const auto epsilon = static_cast<float>(config.norm_epsilon);
+  ops::rms_norm(context, step.residual, layer_weights.attn_norm, epsilon, step.normed);
+  ops::linear(context, step.normed, layer_weights.qkv, layer_weights.qkv_bias, step.qkv);
+  ops::rope_and_store(context, step.qkv, step.cosines, step.sines, heads, sequences, kv_pool,
+                      layer);
+  ops::attention(context, step.qkv, heads, sequences, kv_pool, layer, step.attended);
+  ops::linear_sliced(context, step.attended, layer_weights.output, attention_layout,
+                     step.attention_partials);
+  communicator.add_sliced_sum(attention_sum, step.attention_partials, step.residual);
+  if (layer_weights.output_bias.defined()) {
+    ops::add_bias(context, layer_weights.output_bias, step.residual);
+  }
+
+  ops::rms_norm(context, step.residual, layer_weights.ffn_norm, epsilon, step.normed);
+  ops::linear(context, step.normed, layer_weights.gate_up, layer_weights.gate_up_bias,
+              step.gate_up);
+  ops::swiglu(context, step.gate_up, step.activated);
+  ops::linear_sliced(context, step.activated, layer_weights.down, ffn_layout, step.ffn_partials);
+  communicator.add_sliced_sum(ffn_sum, step.ffn_partials, step.residual);
+  if (layer_weights.down_bias.defined()) {
+    ops::add_bias(context, layer_weights.down_bias, step.residual);
+  }
+}
+
+void Decoder::State::normalise(const at::Tensor& input, at::Tensor& output) const {
+  ops::rms_norm(context, input, weights.final_norm, static_cast<float>(config.norm_epsilon),
+                output);
 }
 
 void Decoder::State::select_hidden_rows(const StepPlan& plan) {
@@ -289,43 +259,30 @@ void Decoder::State::select_hidden_rows(const StepPlan& plan) {
   ops::gather_rows(context, x, plan.argmax_rows, argmax_part);
   ops::gather_rows(context, x, plan.logit_rows, logit_part);
   at::Tensor target = rows_of(hidden, selected);
-  ops::rms_norm(context, gathered, weights.final_norm, static_cast<float>(config.norm_epsilon),
-                target);
+  normalise(gathered, target);
 }
 
 void Decoder::forward(const StepPlan& plan) {
   State& state = *state_;
   state.check(plan);
-  const std::int64_t num_rows = std::ssize(plan.tokens);
   for (const StepPlan::BlockCopy& copy : plan.block_copies) {
     state.kv_pool.copy_block(copy.source, copy.target);
   }
-  state.sequences.clear();
-  for (const StepPlan::Segment& segment : plan.segments) {
-    state.sequences.push_back({segment.row_begin, segment.row_count, segment.position_begin,
-                               std::span(plan.blocks)
-                                   .subspan(static_cast<std::size_t>(segment.block_begin),
-                                            static_cast<std::size_t>(segment.block_count))});
-  }
-
-  at::Tensor residual = rows_of(state.x, num_rows);
-  at::Tensor cosine_rows = rows_of(state.cosines, num_rows);
-  at::Tensor sine_rows = rows_of(state.sines, num_rows);
+  state.begin_step(plan);
+  StepRows& step = state.step;
   ops::embedding(state.context, plan.tokens, state.weights.embedding, state.shape.vocab_rows,
-                 residual);
-  state.communicator.sum_disjoint(residual);
-  ops::rope_tables(state.context, plan.positions, state.inverse_frequencies, cosine_rows,
-                   sine_rows);
-  state.probe_hidden(-1, num_rows);
+                 step.residual);
+  state.communicator.sum_disjoint(step.residual);
+  ops::rope_tables(state.context, plan.positions, state.inverse_frequencies, step.cosines,
+                   step.sines);
+  if (state.probe) state.probe(-1, step.residual);
   for (std::int64_t layer = 0; layer < state.config.num_layers; ++layer) {
-    state.run_layer(state.weights.layers[static_cast<std::size_t>(layer)], layer, num_rows);
-    state.probe_hidden(layer, num_rows);
+    state.run_layer(state.weights.layers[static_cast<std::size_t>(layer)], layer);
+    if (state.probe) state.probe(layer, step.residual);
   }
   if (state.probe) {
-    at::Tensor all_rows = rows_of(state.normed, num_rows);
-    ops::rms_norm(state.context, residual, state.weights.final_norm,
-                  static_cast<float>(state.config.norm_epsilon), all_rows);
-    state.probe(state.config.num_layers, all_rows);
+    state.normalise(step.residual, step.normed);
+    state.probe(state.config.num_layers, step.normed);
   }
   state.select_hidden_rows(plan);
 }

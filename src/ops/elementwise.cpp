@@ -38,12 +38,8 @@ void rms_norm(const Context& context, const at::Tensor& x, const at::Tensor& wei
               at::Tensor& y) {
   const RowsView input = rows_view(x, -1, -1, "rms_norm", "x");
   const RowsView output = rows_view(y, input.rows, input.width, "rms_norm", "y");
-  CARAVAN_ASSERT(weight.device().is_cpu() && weight.scalar_type() == at::kFloat &&
-                     weight.is_contiguous() && weight.numel() == input.width,
-                 "rms_norm: weight must be {} contiguous float32 values, found {}", input.width,
-                 weight.numel());
+  const float* const scale = vector_data(weight, input.width, "rms_norm", "weight");
   if (input.width == 0) return;
-  const auto* const scale = weight.const_data_ptr<float>();
   for_items(context, input.rows, input.width / 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       context.kernels().rms_norm(input.row(n), scale, epsilon, input.width, output.row(n));
@@ -58,6 +54,17 @@ void swiglu(const Context& context, const at::Tensor& gate_up, at::Tensor& y) {
     for (std::int64_t n = begin; n < end; ++n) {
       context.kernels().swiglu(input.row(n), input.row(n) + output.width, output.width,
                                output.row(n));
+    }
+  });
+}
+
+void add_bias(const Context& context, const at::Tensor& bias, at::Tensor& x) {
+  const RowsView rows = rows_view(x, -1, -1, "add_bias", "x");
+  const float* const added = vector_data(bias, rows.width, "add_bias", "bias");
+  for_items(context, rows.rows, rows.width / 8, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      float* const row = rows.row(n);
+      for (std::int64_t i = 0; i < rows.width; ++i) row[i] += added[i];
     }
   });
 }

@@ -93,13 +93,7 @@ void linear(const Context& context, const at::Tensor& x, const PackedWeight& wei
   args.slices = &whole;
   args.num_slices = 1;
   args.nodes = &root;
-  if (bias.defined()) {
-    CARAVAN_ASSERT(bias.device().is_cpu() && bias.scalar_type() == at::kFloat &&
-                       bias.is_contiguous() && bias.numel() == weight.out_features(),
-                   "linear: bias must be {} contiguous float32 values, found {}",
-                   weight.out_features(), bias.numel());
-    args.bias = bias.const_data_ptr<float>();
-  }
+  if (bias.defined()) args.bias = vector_data(bias, weight.out_features(), "linear", "bias");
   multiply(context, args);
 }
 

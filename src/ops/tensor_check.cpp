@@ -22,6 +22,16 @@ RowsView rows_view(const at::Tensor& tensor, std::int64_t rows, std::int64_t wid
   return view;
 }
 
+const float* vector_data(const at::Tensor& tensor, std::int64_t count, const char* operation,
+                         const char* name) {
+  CARAVAN_ASSERT(tensor.defined() && tensor.device().is_cpu() &&
+                     tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+                     (count < 0 || tensor.numel() == count),
+                 "{}: {} must be {} contiguous float32 values (-1: any)", operation, name,
+                 count);
+  return tensor.const_data_ptr<float>();
+}
+
 void check_no_overlap(const RowsView& a, const RowsView& b, const char* operation) {
   if (a.data == nullptr || b.data == nullptr) return;
   const float* const a_end = a.row(a.rows - 1) + a.width;

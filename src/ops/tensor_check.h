@@ -25,6 +25,12 @@ struct RowsView {
 RowsView rows_view(const at::Tensor& tensor, std::int64_t rows, std::int64_t width,
                    const char* operation, const char* name);
 
+/// The elements of a vector.
+/// @throws InternalError naming `operation` and `name` unless it is `count` contiguous float32
+/// values on the CPU. A negative `count` accepts any.
+const float* vector_data(const at::Tensor& tensor, std::int64_t count, const char* operation,
+                         const char* name);
+
 /// @throws InternalError unless the two share no element.
 void check_no_overlap(const RowsView& a, const RowsView& b, const char* operation);
 

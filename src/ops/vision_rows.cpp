@@ -7,19 +7,6 @@
 #include "tensor_check.h"
 
 namespace caravan::ops {
-namespace {
-
-const float* vector_data(const at::Tensor& vector, std::int64_t width, const char* operation,
-                         const char* name) {
-  CARAVAN_ASSERT(vector.defined() && vector.device().is_cpu() &&
-                     vector.scalar_type() == at::kFloat && vector.is_contiguous() &&
-                     (width < 0 || vector.numel() == width),
-                 "{}: {} must be {} contiguous float32 values", operation, name, width);
-  return vector.const_data_ptr<float>();
-}
-
-}  // namespace
-
 void layer_norm(const Context& context, const at::Tensor& x, const at::Tensor& weight,
                 const at::Tensor& bias, float epsilon, at::Tensor& y) {
   const RowsView input = rows_view(x, -1, -1, "layer_norm", "x");

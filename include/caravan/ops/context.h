@@ -1,6 +1,10 @@
 #pragma once
 // What every operation needs besides its operands: the threads to share the work among and the
 // instruction set whose kernels run. Made once per rank by `app` or a test and passed by reference.
+//
+// Where a device enters: operations choose by the device of their tensors, the sources of src/ops
+// are the only place that does; a context then carries a stream beside the team. Who makes buffers
+// (model/decoder.cpp), the cache (kv_pool.h) and weights (packed_weight.h) decides where they lie.
 
 #include <cstdint>
 #include <memory>

@@ -21,6 +21,10 @@ void rms_norm(const Context& context, const at::Tensor& x, const at::Tensor& wei
 /// y = silu(gate) * up. gate_up [N, 2F] with gate in the first F columns; y [N, F].
 void swiglu(const Context& context, const at::Tensor& gate_up, at::Tensor& y);
 
+/// x[n] += bias for every row, one rounding. x [N, D] with contiguous rows; bias [D]. For the bias
+/// of a row-parallel product: once, after the sum over ranks and the residual.
+void add_bias(const Context& context, const at::Tensor& bias, at::Tensor& x);
+
 /// Rows of the vocabulary shard: x[n] = table[token - shard.begin] where the shard holds the token,
 /// else zero. A zero is always +0, so that the sum over ranks is exact. x [N, D].
 void embedding(const Context& context, std::span<const std::int32_t> tokens,

@@ -34,6 +34,24 @@ at::Tensor same_everywhere(const Operation& operation) {
   return first;
 }
 
+TEST(AddBias, AddsToEveryRowAndNothingElse) {
+  Random random(24);
+  for (const std::int64_t width : {1, 15, 16, 17, 576}) {
+    const at::Tensor x = random_rows(random, 70, width, 3);
+    const at::Tensor bias = random_rows(random, 1, width).contiguous().view({width});
+    const at::Tensor y = same_everywhere([&](const Context& context) {
+      at::Tensor result = x.clone();
+      add_bias(context, bias, result);
+      return result;
+    });
+    EXPECT_TRUE(same_bits(y, x.add(bias))) << width;
+  }
+  ThreadTeam team(1);
+  const Context context(team, Isa::kGeneric);
+  at::Tensor x = random_rows(random, 2, 5);
+  EXPECT_THROW(add_bias(context, at::full({4}, 1.0F), x), InternalError);
+}
+
 TEST(RmsNorm, DividesByTheRootMeanSquare) {
   Random random(21);
   for (const std::int64_t width : {1, 6, 16, 31, 576, 2050}) {
