@@ -1,5 +1,6 @@
 #include "caravan/image/decode.h"
 
+#include <optional>
 #include <utility>
 
 #include "bmp.h"
@@ -21,34 +22,66 @@ constexpr std::int64_t kMaxPixelBytes = 16;
 struct Opened {
   Container container = Container::kBmp;
   PixelSize size;
-  std::vector<std::byte> own_bytes;  // of a changed copy, which `image` reads
-  VipsOwner image;                   // null for BMP
+  std::optional<GifFrame> frame;  // of a GIF: what `image` reads
+  VipsOwner image;                // null for BMP
 };
+
+void check_header(Container container, const VipsOwner& image) {
+  CARAVAN_CHECK(image, InputError,
+                "the {} image is truncated or damaged: its header cannot be read",
+                container_name(container));
+  const auto pixel_bytes = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(image.get()));
+  CARAVAN_CHECK(pixel_bytes <= kMaxPixelBytes, InputError,
+                "the {} image has {} bytes per pixel: convert it to 8-bit RGB",
+                container_name(container), pixel_bytes);
+}
 
 Opened open(std::span<const std::byte> bytes, const DecodeLimits& limits) {
   Opened opened;
   opened.container = recognise(bytes);
-  if (opened.container == Container::kBmp) {
-    opened.size = bmp_size(bytes);
-  } else {
-    if (const auto size = png_size(bytes); size && opened.container == Container::kPng)
-      check_size(Container::kPng, *size, limits.max_pixels);
-    if (opened.container == Container::kGif) {
-      opened.own_bytes = without_transparency(bytes);
-      bytes = opened.own_bytes;
-    }
-    opened.image = open_vips(opened.container, bytes);
-    CARAVAN_CHECK(opened.image, InputError,
-                  "the {} image is truncated or damaged: its header cannot be read",
-                  container_name(opened.container));
-    opened.size = {opened.image.get()->Xsize, opened.image.get()->Ysize};
-    const auto pixel_bytes = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(opened.image.get()));
-    CARAVAN_CHECK(pixel_bytes <= kMaxPixelBytes, InputError,
-                  "the {} image has {} bytes per pixel: convert it to 8-bit RGB",
-                  container_name(opened.container), pixel_bytes);
+  const auto check = [&] { check_size(opened.container, opened.size, limits.max_pixels); };
+  switch (opened.container) {
+    case Container::kBmp:
+      opened.size = bmp_size(bytes);
+      check();
+      return opened;
+    case Container::kGif:
+      opened.frame = first_frame(bytes);
+      check_size(opened.container, opened.frame->size, limits.max_pixels);
+      opened.size = opened.frame->screen;
+      check();
+      bytes = opened.frame->file;
+      break;
+    case Container::kPng:
+      if (const auto size = png_size(bytes)) check_size(opened.container, *size, limits.max_pixels);
+      break;
+    case Container::kJpeg:
+    case Container::kWebp:
+    case Container::kTiff: break;
   }
-  check_size(opened.container, opened.size, limits.max_pixels);
+  opened.image = open_vips(opened.container, bytes);
+  check_header(opened.container, opened.image);
+  if (!opened.frame) opened.size = {opened.image.get()->Xsize, opened.image.get()->Ysize};
+  check();
   return opened;
+}
+
+/// All pixels of `image`, as they are stored.
+RgbImage read_pixels(Container container, VipsImage* image) {
+  RgbImage rgb{image->Xsize, image->Ysize, {}};
+  rgb.pixels.resize(checked_cast<std::size_t>(rgb.width * rgb.height * 3));
+  const auto row_bytes = static_cast<std::size_t>(rgb.width * 3);
+  const VipsOwner colours = colour_bands(image);
+  const auto convert = [&](std::int64_t row, const void* samples) {
+    const auto begin = static_cast<std::size_t>(row) * row_bytes;
+    row_to_rgb(colours.get(), samples, std::span(rgb.pixels).subspan(begin, row_bytes));
+  };
+  std::int64_t row_failed = 0;
+  CARAVAN_CHECK(colours && for_each_row(colours.get(), convert, &row_failed), InputError,
+                "the {} image is truncated or damaged: of {} x {} pixels, those from row {} on "
+                "cannot be decoded",
+                container_name(container), rgb.width, rgb.height, row_failed);
+  return rgb;
 }
 
 }  // namespace
@@ -64,24 +97,8 @@ std::int64_t decode_bytes(std::span<const std::byte> bytes, const DecodeLimits& 
 RgbImage decode(std::span<const std::byte> bytes, const DecodeLimits& limits) {
   const Opened opened = open(bytes, limits);
   if (!opened.image) return decode_bmp(bytes);
-  RgbImage rgb{opened.size.width, opened.size.height, {}};
-  rgb.pixels.resize(checked_cast<std::size_t>(rgb.width * rgb.height * 3));
-  const VipsOwner colours = colour_bands(opened.image.get());
-  const auto row_bytes = static_cast<std::size_t>(rgb.width * 3);
-  std::int64_t row_failed = 0;
-  const bool is_whole =
-      colours &&
-      for_each_row(
-          colours.get(),
-          [&](std::int64_t row, const void* samples) {
-            const auto begin = static_cast<std::size_t>(row) * row_bytes;
-            row_to_rgb(colours.get(), samples, std::span(rgb.pixels).subspan(begin, row_bytes));
-          },
-          &row_failed);
-  CARAVAN_CHECK(is_whole, InputError,
-                "the {} image is truncated or damaged: of {} x {} pixels, those from row {} on "
-                "cannot be decoded",
-                container_name(opened.container), rgb.width, rgb.height, row_failed);
+  RgbImage rgb = read_pixels(opened.container, opened.image.get());
+  if (opened.frame) return on_screen(*opened.frame, std::move(rgb));
   return upright(std::move(rgb), vips_image_get_orientation(opened.image.get()));
 }
 

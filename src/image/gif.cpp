@@ -1,38 +1,108 @@
 #include "gif.h"
 
-#include <cstdint>
+#include <algorithm>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/error.h"
 
 namespace caravan::image {
 namespace {
 
-constexpr std::byte kExtension{0x21};
-constexpr std::byte kGraphicControl{0xf9};
-constexpr std::byte kHasTransparentColour{0x01};
-constexpr std::byte kHasColourTable{0x80};
+constexpr std::size_t kScreenEnd = 13;
+constexpr std::size_t kDescriptorBytes = 10;
+constexpr std::uint8_t kExtension = 0x21;
+constexpr std::uint8_t kGraphicControl = 0xf9;
+constexpr std::uint8_t kImage = 0x2c;
+constexpr std::uint8_t kTrailer = 0x3b;
 
-std::size_t colour_table_bytes(std::byte packed) {
-  if ((packed & kHasColourTable) == std::byte{0}) return 0;
-  return std::size_t{3} << (std::to_integer<unsigned>(packed & std::byte{7}) + 1);
+/// Numbers of a GIF at checked places.
+class Bytes {
+ public:
+  explicit Bytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::uint8_t u8(std::size_t place) const {
+    CARAVAN_CHECK(place < bytes_.size(), InputError,
+                  "the GIF image is truncated: it ends at byte {}, before its first frame",
+                  bytes_.size());
+    return std::to_integer<std::uint8_t>(bytes_[place]);
+  }
+  std::int64_t u16(std::size_t place) const { return u8(place) | u8(place + 1) << 8; }
+  std::size_t colour_table_bytes(std::size_t place_of_flags) const {
+    const std::uint8_t flags = u8(place_of_flags);
+    return (flags & 0x80) == 0 ? 0 : std::size_t{3} << ((flags & 7) + 1);
+  }
+  std::span<const std::byte> part(std::size_t begin, std::size_t end) const {
+    CARAVAN_CHECK(end <= bytes_.size(), InputError, "the GIF image is truncated: it has {} bytes",
+                  bytes_.size());
+    return bytes_.subspan(begin, end - begin);
+  }
+  /// Behind the data blocks that begin at `place`, or the end of the file.
+  std::size_t skip_blocks(std::size_t place) const {
+    while (place < bytes_.size() && bytes_[place] != std::byte{0})
+      place += 1 + std::to_integer<std::size_t>(bytes_[place]);
+    return std::min(place + 1, bytes_.size());
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+void append(std::vector<std::byte>& file, std::span<const std::byte> bytes) {
+  file.insert(file.end(), bytes.begin(), bytes.end());
 }
 
 }  // namespace
 
-// GIF89a specification, sections 17 to 23: header, screen, colour table, then blocks up to the
-// first image. What does not fit this is left for the decoder to refuse.
-std::vector<std::byte> without_transparency(std::span<const std::byte> gif) {
-  std::vector<std::byte> copy(gif.begin(), gif.end());
-  constexpr std::size_t kScreenEnd = 13;
-  if (copy.size() < kScreenEnd) return copy;
-  std::size_t place = kScreenEnd + colour_table_bytes(copy[10]);
-  while (place + 4 < copy.size() && copy[place] == kExtension) {
-    if (copy[place + 1] == kGraphicControl && copy[place + 2] != std::byte{0})
-      copy[place + 3] &= ~kHasTransparentColour;
-    place += 2;
-    while (place < copy.size() && copy[place] != std::byte{0})
-      place += 1 + std::to_integer<std::size_t>(copy[place]);
-    ++place;
+// GIF89a specification, sections 17 to 23: header, screen, colour table, then extensions up to the
+// first image.
+GifFrame first_frame(std::span<const std::byte> gif) {
+  const Bytes bytes(gif);
+  GifFrame frame;
+  const std::size_t tables_end = kScreenEnd + bytes.colour_table_bytes(10);
+  std::size_t place = tables_end;
+  std::size_t fill_index = 0;
+  while (bytes.u8(place) == kExtension) {
+    if (bytes.u8(place + 1) == kGraphicControl && bytes.u8(place + 2) >= 4)
+      fill_index = (bytes.u8(place + 3) & 1) == 0 ? 0 : bytes.u8(place + 6);
+    place = bytes.skip_blocks(place + 2);
   }
-  return copy;
+  CARAVAN_CHECK(bytes.u8(place) == kImage, InputError,
+                "the GIF image is damaged or has no frame: byte {} is {:#04x}", place,
+                bytes.u8(place));
+  frame.left = bytes.u16(place + 1);
+  frame.top = bytes.u16(place + 3);
+  frame.size = {bytes.u16(place + 5), bytes.u16(place + 7)};
+  frame.screen = {std::max(bytes.u16(6), frame.left + frame.size.width),
+                  std::max(bytes.u16(8), frame.top + frame.size.height)};
+
+  const std::size_t local_table = place + kDescriptorBytes;
+  const std::size_t local_bytes = bytes.colour_table_bytes(place + 9);
+  const auto table = local_bytes > 0 ? bytes.part(local_table, local_table + local_bytes)
+                                     : bytes.part(kScreenEnd, tables_end);
+  for (std::size_t c = 0; c < 3 && (fill_index + 1) * 3 <= table.size(); ++c)
+    frame.fill[c] = std::to_integer<std::uint8_t>(table[fill_index * 3 + c]);
+
+  const auto size_of_frame = bytes.part(place + 5, place + 9);
+  append(frame.file, bytes.part(0, 6));
+  append(frame.file, size_of_frame);
+  append(frame.file, bytes.part(10, tables_end));
+  append(frame.file, bytes.part(place, place + 1));
+  frame.file.insert(frame.file.end(), 4, std::byte{0});  // at the top left
+  append(frame.file, size_of_frame);
+  append(frame.file, bytes.part(place + 9, bytes.skip_blocks(local_table + local_bytes + 1)));
+  frame.file.push_back(std::byte{kTrailer});
+  return frame;
+}
+
+RgbImage on_screen(const GifFrame& frame, RgbImage pixels) {
+  if (frame.screen.width == pixels.width && frame.screen.height == pixels.height) return pixels;
+  RgbImage screen{frame.screen.width, frame.screen.height, {}};
+  screen.pixels.resize(checked_cast<std::size_t>(screen.width * screen.height * 3));
+  for (std::size_t i = 0; i < screen.pixels.size(); ++i) screen.pixels[i] = frame.fill[i % 3];
+  for (std::int64_t row = 0; row < pixels.height; ++row) {
+    std::copy_n(pixels.pixels.begin() + row * pixels.width * 3, pixels.width * 3,
+                screen.pixels.begin() + ((frame.top + row) * screen.width + frame.left) * 3);
+  }
+  return screen;
 }
 
 }  // namespace caravan::image

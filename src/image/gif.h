@@ -1,14 +1,34 @@
 #pragma once
-// GIF: the stored colours of transparent pixels.
+// The first frame of a GIF as a file of its own, and its place on the screen.
+//
+// The decoder takes the screen's size from the frames of some files and makes transparent pixels
+// black. The references take the screen as it is said, keep the stored colour of transparent
+// pixels and fill what the frame leaves free with a colour of its palette.
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "caravan/image/decode.h"
+#include "container.h"
+
 namespace caravan::image {
 
-/// A copy whose first frame has no transparent colour. The decoder gives transparent pixels as
-/// black; the references drop alpha and keep the colour of the palette.
-std::vector<std::byte> without_transparency(std::span<const std::byte> gif);
+struct GifFrame {
+  std::vector<std::byte> file;  // a GIF with this frame alone, without transparency or place
+  PixelSize screen;             // grown to hold the frame
+  PixelSize size;
+  std::int64_t left = 0;
+  std::int64_t top = 0;
+  std::array<std::uint8_t, 3> fill{};  // the transparent colour, else the first one
+};
+
+/// @throws InputError if the file ends before the frame's pixels.
+GifFrame first_frame(std::span<const std::byte> gif);
+
+/// The whole screen. @param pixels  the decoded frame.
+RgbImage on_screen(const GifFrame& frame, RgbImage pixels);
 
 }  // namespace caravan::image

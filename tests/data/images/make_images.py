@@ -135,8 +135,22 @@ def profile(primaries, gamma):
 
 
 WIDE = profile(((0.6, 0.31, 0.02), (0.21, 0.63, 0.07), (0.15, 0.06, 0.735)), 1.8)  # colours beyond sRGB
-SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+SRGB = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+SRGB[24:36] = struct.pack(">6H", 2025, 1, 1, 0, 0, 0)  # its date, to be the same in every run
+SRGB = bytes(SRGB)
 GREY_RAMP = np.arange(W * H).reshape(H, W) * 65535 // (W * H - 1)
+
+
+def partial_gif(screen, place, transparent):
+    """The first frame covers a part of the screen only; another one follows."""
+    frame = Image.fromarray(noise((9, 14)) >> 5, "P")
+    frame.putpalette(noise(24).tobytes())
+    data = saved(frame, "GIF", optimize=False)
+    at = 13 + (3 << ((data[10] & 7) + 1))
+    table, image = data[13:at], data[data.index(b",", at) + 10:-1]
+    control = b"\x21\xf9\x04" + bytes([9 if transparent is not None else 8, 0, 0, transparent or 0, 0])
+    block = control + b"," + struct.pack("<HHHHB", *place, 14, 9, 0) + image
+    return data[:6] + struct.pack("<HH", *screen) + data[10:11] + b"\x05\0" + table + block + block + b";"
 
 
 def saved(image, kind, **options):
@@ -253,6 +267,9 @@ def others():
     yield "rgba.tiff", saved(rgba, "TIFF")
     yield "grey16.tiff", saved(Image.fromarray(GREY_RAMP.astype(np.uint16)), "TIFF")
     yield "turned.tiff", saved(rgb, "TIFF", tiffinfo={0x0112: 3})
+    yield "partial.gif", partial_gif((31, 17), (5, 3), None)
+    yield "partial_transparent.gif", partial_gif((31, 17), (17, 8), 3)
+    yield "partial_outside.gif", partial_gif((20, 10), (12, 6), None)
 
 
 def decoded(name, data):
