@@ -1,7 +1,9 @@
 #include "colour.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "caravan/core/error.h"
@@ -53,6 +55,14 @@ VipsOwner apply_profile(VipsImage* image) {
   return VipsOwner(result);
 }
 
+/// Whether the profile is for colours with `bands` channels (ICC.1:2010, table 19: bytes 16 to 19).
+/// In the place of one that is not, libvips would take a profile of its own.
+bool is_profile_of(int bands, std::string_view profile) {
+  return profile.substr(std::min<std::size_t>(16, profile.size()), 4) == (bands == 1   ? "GRAY"
+                                                                          : bands == 3 ? "RGB "
+                                                                                       : "CMYK");
+}
+
 /// What the profile of `image` makes of `colours`, as RGB; empty if it cannot be used.
 std::vector<std::uint8_t> profiled(VipsImage* image, std::vector<std::uint8_t>& colours) {
   const int count = static_cast<int>(colours.size()) / image->Bands;
@@ -67,7 +77,10 @@ std::vector<std::uint8_t> profiled(VipsImage* image, std::vector<std::uint8_t>& 
   const VipsOwner probe(copied);
   const void* profile = nullptr;
   std::size_t profile_bytes = 0;
-  if (vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &profile_bytes) != 0) return {};
+  if (vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &profile_bytes) != 0 ||
+      !is_profile_of(image->Bands, {static_cast<const char*>(profile), profile_bytes}) ||
+      vips_icc_is_compatible_profile(probe.get(), profile, profile_bytes) == FALSE)
+    return {};
   vips_image_set_blob_copy(probe.get(), VIPS_META_ICC_NAME, profile, profile_bytes);
   const VipsOwner converted = apply_profile(probe.get());
   if (!converted || converted.get()->Bands != 3) return {};

@@ -267,6 +267,7 @@ def others():
     yield "rgba.tiff", saved(rgba, "TIFF")
     yield "grey16.tiff", saved(Image.fromarray(GREY_RAMP.astype(np.uint16)), "TIFF")
     yield "turned.tiff", saved(rgb, "TIFF", tiffinfo={0x0112: 3})
+    yield "cmyk_rgb_profile.tiff", saved(rgb.convert("CMYK"), "TIFF", icc_profile=WIDE)
     yield "partial.gif", partial_gif((31, 17), (5, 3), None)
     yield "partial_transparent.gif", partial_gif((31, 17), (17, 8), 3)
     yield "partial_outside.gif", partial_gif((20, 10), (12, 6), None)
