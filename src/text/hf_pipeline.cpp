@@ -73,14 +73,24 @@ void check_foreign_pattern(const std::string& pattern, std::string_view where) {
       where, pattern);
 }
 
+/// Whether a Split drops what its pattern does not match, which is nothing with these patterns:
+/// another way to write Isolated.
+bool drops_nothing(const Json& part, const std::string& behavior, std::string_view where) {
+  if (behavior != "Removed" || !bool_field(part, "invert", false, where)) return false;
+  const auto regex = string_field(need_field(part, "pattern", where), "Regex", where);
+  return regex == kLlama3Pattern || regex == kGpt2Pattern || regex == kQwen2Pattern;
+}
+
 std::string split_pattern_of(const Json& part, std::string_view where) {
   const std::string behavior =
       string_field(part, "behavior", where).value_or("(no behavior given)");
-  CARAVAN_CHECK(behavior == "Isolated", InputError,
-                "{}: Split with behavior \"{}\" is not supported, only \"Isolated\"", where,
-                behavior);
-  CARAVAN_CHECK(!bool_field(part, "invert", false, where), InputError,
-                "{}: Split with invert = true is not supported", where);
+  if (!drops_nothing(part, behavior, where)) {
+    CARAVAN_CHECK(behavior == "Isolated", InputError,
+                  "{}: Split with behavior \"{}\" is not supported, only \"Isolated\"", where,
+                  behavior);
+    CARAVAN_CHECK(!bool_field(part, "invert", false, where), InputError,
+                  "{}: Split with invert = true is not supported", where);
+  }
   const Json& pattern = need_field(part, "pattern", where);
   if (const auto literal = string_field(pattern, "String", where)) {
     CARAVAN_CHECK(!literal->empty(), InputError, "{}: Split on an empty string", where);

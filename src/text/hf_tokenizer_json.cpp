@@ -102,6 +102,9 @@ TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
   if (is_space_pipeline(model, part("normalizer"), part("pre_tokenizer"))) {
     SpacePipeline pipeline = read_space_pipeline(part("normalizer"), part("pre_tokenizer"));
     check_space_decoder(part("decoder"));
+    CARAVAN_CHECK(bool_field(model, "byte_fallback", false, "model"), InputError,
+                  "model: byte_fallback is off, which is not supported where spaces become U+2581; "
+                  "characters without a piece would be lost");
     spec.kind = TokenizerKind::kSentencePiece;
     spec.split_patterns = std::move(pipeline.split_patterns);
     spec.space_prefix = pipeline.prefix;

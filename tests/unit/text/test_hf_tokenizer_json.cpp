@@ -119,6 +119,17 @@ TEST(HfTokenizerJson, ReadsPreTokenizers) {
   EXPECT_EQ(pieces(byte_level(true)).size(), 1U);
 }
 
+// Some converters of tiktoken files write the pattern as what is to be kept.
+TEST(HfTokenizerJson, DroppingWhatIsBetweenMatchesOfACompletePatternIsIsolated) {
+  const std::string pattern = import(small_file()).split_patterns.at(0);  // that of ByteLevel
+  json file = small_file();
+  file["pre_tokenizer"] = sequence({split(pattern), byte_level(false)});
+  const TokenizerSpec isolated = import(file);
+  file["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Removed";
+  file["pre_tokenizer"]["pretokenizers"][0]["invert"] = true;
+  EXPECT_EQ(import(file), isolated);
+}
+
 TEST(HfTokenizerJson, DigitsAreSplitBeforeWords) {
   json file = small_file();
   file["pre_tokenizer"] =
@@ -209,11 +220,12 @@ TEST(HfTokenizerJson, RefusesSpaceRulesThatItDoesNotBuild) {
   json file = small_file();
   file["pre_tokenizer"] = metaspace;
   file["decoder"] = nullptr;
+  expect_error<InputError>([&] { import(file); }, "byte_fallback is off");
+  file["model"]["byte_fallback"] = true;
   expect_error<InputError>([&] { import(file); }, "there are ids for 0 bytes, expected 256");
   file["decoder"] = {{"type", "Strip"}, {"content", "x"}, {"start", 1}, {"stop", 0}};
   expect_error<InputError>([&] { import(file); }, "decoder: \"Strip\" with these settings");
   file["pre_tokenizer"] = nullptr;
-  file["model"]["byte_fallback"] = true;
   expect_error<InputError>([&] { import(file); }, "replaces spaces by U+2581");
   file["normalizer"] = {{"type", "Prepend"}, {"prepend", "\xE2\x96\x81"}};
   expect_error<InputError>([&] { import(file); }, "Prepend without Replace");
@@ -230,6 +242,8 @@ TEST(HfTokenizerJson, RefusesPreTokenizersThatItWouldMisread) {
   refuse({{"type", "ByteLevel"}}, "add_prefix_space = true is not supported");
   json part = split("a");
   part["behavior"] = "Removed";
+  refuse(sequence({part, byte_level(false)}), "Split with behavior \"Removed\"");
+  part["invert"] = true;
   refuse(sequence({part, byte_level(false)}), "Split with behavior \"Removed\"");
   part = split("a");
   part["invert"] = true;
