@@ -1,191 +1,172 @@
-// Recognises the Jinja templates of the built-in formats by the fixed texts that they print. A
-// template that prints or does anything else is not guessed at.
+// Recognises the Jinja templates of the built-in formats by what they print: a template belongs to
+// a format if a few conversations come out of both as the same text. One that does anything else
+// is not guessed at.
 
 #include <algorithm>
-#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "caravan/core/error.h"
+#include "caravan/core/log.h"
 #include "caravan/text/chat_format.h"
+#include "jinja_template.h"
 
 namespace caravan::text {
 namespace {
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
+using Messages = std::vector<ChatMessage>;
 
-bool contains_all(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [text](std::string_view part) { return contains(text, part); });
-}
+constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 18;
+constexpr std::string_view kChatMlSystem = "<|im_start|>system\n", kChatMlEnd = "<|im_end|>";
 
-bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [text](std::string_view part) { return contains(text, part); });
-}
-
-/// The string literal that starts with the quote at `position`, unescaped; moves `position` behind
-/// it.
-std::string read_literal(std::string_view jinja, std::size_t& position) {
-  const char quote = jinja[position++];
-  std::string text;
-  while (position < jinja.size() && jinja[position] != quote) {
-    char c = jinja[position++];
-    if (c == '\\' && position < jinja.size()) {
-      c = jinja[position++];
-      if (c == 'n') c = '\n';
-      if (c == 't') c = '\t';
-    }
-    text.push_back(c);
-  }
-  if (position < jinja.size()) ++position;
-  return text;
-}
-
-/// A template taken apart: what it can print literally, and its text in one spelling (no white
-/// space inside tags outside of literals, literals in single quotes with their escapes undone).
-struct ReadTemplate {
-  std::vector<std::string> texts;  // outside tags, and string literals inside them
-  std::string canonical;
+/// What bos_token and eos_token are called where a format is at home.
+struct Family {
+  ChatFormatKind kind;
+  const char* bos;
+  const char* eos;
+  bool prints_bos_once;  // some templates leave it to the tokenizer
+};
+constexpr Family kFamilies[] = {
+    {ChatFormatKind::kLlama3, "<|begin_of_text|>", "<|eot_id|>", true},
+    {ChatFormatKind::kLlama31, "<|begin_of_text|>", "<|eot_id|>", true},
+    {ChatFormatKind::kLlama32Vision, "<|begin_of_text|>", "<|eot_id|>", true},
+    {ChatFormatKind::kChatMl, "<s>", "</s>", false},
+    {ChatFormatKind::kLlama2, "<s>", "</s>", false},
+    {ChatFormatKind::kZephyr, "<s>", "</s>", false},
 };
 
-/// Reads the tag that starts at `position` up to its `close`; moves `position` behind it.
-void read_tag(std::string_view jinja, std::string_view close, std::size_t& position,
-              ReadTemplate& result) {
-  while (position < jinja.size() && jinja.substr(position, 2) != close) {
-    const char c = jinja[position];
-    if (c == '\'' || c == '"') {
-      result.texts.push_back(read_literal(jinja, position));
-      result.canonical += "'" + result.texts.back() + "'";
-      continue;
-    }
-    if (!contains(" \t\r\n", jinja.substr(position, 1))) result.canonical.push_back(c);
-    ++position;
+/// A byte is a token, so that ids give back the very text that a format lays out.
+TokenizerSpec spelling_spec(const Family& family) {
+  TokenizerSpec spec;
+  spec.kind = TokenizerKind::kTiktoken;
+  for (int byte = 0; byte < 256; ++byte) spec.tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* content : {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
+                              "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>",
+                              "<|image|>", "<|im_start|>", "<|im_end|>", "<s>", "</s>"}) {
+    AddedToken added;
+    added.id = static_cast<std::int32_t>(spec.tokens.size());
+    added.content = content;
+    if (content == std::string_view(family.bos)) spec.bos_id = added.id;
+    if (content == std::string_view(family.eos)) spec.eos_id = added.id;
+    spec.tokens.emplace_back();
+    spec.added_tokens.push_back(std::move(added));
   }
-  if (position < jinja.size()) result.canonical.append(close);
-  position = std::min(position + 2, jinja.size());
+  return spec;
 }
 
-/// Where the next tag ("{{", "{%" or "{#") begins, or npos.
-std::size_t next_tag(std::string_view jinja, std::size_t position) {
-  std::size_t open = jinja.find('{', position);
-  while (open != std::string_view::npos &&
-         !(open + 1 < jinja.size() && contains("{%#", jinja.substr(open + 1, 1)))) {
-    open = jinja.find('{', open + 1);
+/// Conversations that tell layouts apart: with and without system text, white space at both ends,
+/// several turns, an answer at the end, roles that do not alternate, thoughts in an answer.
+std::vector<Messages> probes() {
+  const ChatMessage system{"system", " You are 7 Robots.\n", {}};
+  const ChatMessage question{"user", "\n What is it?  ", {}};
+  const ChatMessage answer{"assistant", " An Apple, at last \n", {}};
+  const ChatMessage thought{"assistant", "<think>so</think>A plain answer", {}};
+  const ChatMessage more{"user", "And then, a b c d e f g?", {}};
+  return {{question},
+          {system, more},
+          {more, answer, question},
+          {system, question, answer, more, thought, question},
+          {system, question, answer},
+          {more, question},
+          {question, system, more}};
+}
+
+jinja::Value json_of(const Messages& messages) {
+  jinja::Value list = jinja::Value::array();
+  for (const ChatMessage& message : messages) {
+    list.push_back({{"role", message.role}, {"content", message.content}});
   }
-  return open;
+  return list;
 }
 
-ReadTemplate read_template(std::string_view jinja) {
-  ReadTemplate result;
-  std::size_t position = 0;
-  while (position < jinja.size()) {
-    const std::size_t open = next_tag(jinja, position);
-    const std::size_t text_end = std::min(open, jinja.size());
-    if (text_end > position) {
-      result.texts.emplace_back(jinja.substr(position, text_end - position));
-      result.canonical += result.texts.back();
-    }
-    if (open == std::string_view::npos) break;
-    if (jinja[open + 1] == '#') {
-      const std::size_t end = jinja.find("#}", open + 2);
-      position = end == std::string_view::npos ? jinja.size() : end + 2;
-      continue;
-    }
-    result.canonical.append(jinja.substr(open, 2));
-    position = open + 2;
-    read_tag(jinja, jinja[open + 1] == '{' ? "}}" : "%}", position, result);
-  }
-  return result;
-}
-
-/// The system text that a ChatML template prints by itself, if any.
-std::string chatml_default_system(const std::vector<std::string>& texts) {
-  constexpr std::string_view kStart = "<|im_start|>system\n", kEnd = "<|im_end|>";
-  for (const std::string& text : texts) {
-    const std::size_t start = text.find(kStart);
-    if (start == std::string::npos) continue;
-    const std::size_t content = start + kStart.size();
-    const std::size_t end = text.find(kEnd, content);
-    if (end != std::string::npos) return text.substr(content, end - content);
-  }
-  return {};
-}
-
-/// Behind each `end` there is a newline, as all tags of the Zephyr layout are followed by one.
-bool lines_end_behind(std::string_view text, std::string_view end) {
-  std::size_t found = text.find(end);
-  if (found == std::string_view::npos) return false;
-  for (; found != std::string_view::npos; found = text.find(end, found + 1)) {
-    if (text.substr(found + end.size(), 1) != "\n") return false;
-  }
-  return true;
-}
-
-bool is_llama2(const ReadTemplate& read) {
-  const std::string& jinja = read.canonical;
-  // A default system text of its own would have to be printed; none of the known ones has it.
-  if (contains_any(jinja, {"You are", "<|"})) return false;
-  return contains(jinja, "'<<SYS>>\n'+system_message+'\n<</SYS>>\n\n'+message['content']") &&
-         contains_any(jinja, {"bos_token+'[INST] '+content.strip()+' [/INST]'",
-                              "bos_token+'[INST] '+content|trim+' [/INST]'"}) &&
-         contains_any(jinja,
-                      {"' '+content.strip()+' '+eos_token", "' '+content|trim+' '+eos_token"});
-}
-
-bool is_zephyr(const ReadTemplate& read) {
-  const std::string& jinja = read.canonical;
-  if (contains_any(jinja, {"bos_token", "trim", "strip(", "<<SYS>>", "[INST]", "<|im_"}))
-    return false;
-  return contains_all(jinja, {"'<|user|>\n'+message['content']+eos_token",
-                              "'<|system|>\n'+message['content']+eos_token",
-                              "'<|assistant|>\n'+message['content']+eos_token"}) &&
-         lines_end_behind(jinja, "eos_token}}") && lines_end_behind(jinja, "'<|assistant|>'}}");
-}
-
-/// Of the templates with Llama 3's headers.
-std::optional<ChatFormatKind> llama3_kind(const ReadTemplate& read) {
-  const auto prints = [&](std::string_view part) {
-    return std::any_of(read.texts.begin(), read.texts.end(),
-                       [part](const std::string& text) { return contains(text, part); });
-  };
-  const std::string& jinja = read.canonical;
-  const bool has_system_block =
-      prints("Cutting Knowledge Date: December 2023\n") && prints("Today Date: ");
-  if (!contains(jinja, "trim") || contains(jinja, "<|im_start|>")) return std::nullopt;
-  if (contains(jinja, "<|image|>")) {
-    // Without images there is a system block, and contents are printed as they are.
-    const bool is_vision = has_system_block && contains(jinja, "has_images") &&
-                           contains_all(jinja, {"content['text']}}", "message['content']}}"});
-    if (is_vision) return ChatFormatKind::kLlama32Vision;
+/// What the built-in format lays out; empty where it refuses the conversation.
+std::optional<std::string> laid_out(const ChatFormat& format, const Tokenizer& tokenizer,
+                                    const Messages& messages, bool add_generation_prompt) {
+  ChatOptions options;
+  options.add_generation_prompt = add_generation_prompt;
+  try {
+    return tokenizer.decode_bytes(format.render(messages, options), true);
+  } catch (const InputError&) {
     return std::nullopt;
   }
-  if (has_system_block) return ChatFormatKind::kLlama31;
-  if (prints("system<|end_header_id|>") || prints("Today Date")) return std::nullopt;
-  return ChatFormatKind::kLlama3;
 }
+
+class Recognition {
+ public:
+  Recognition(const jinja::Template& source, const Family& family)
+      : source_(source), family_(family), tokenizer_(spelling_spec(family)) {}
+
+  /// The default system text if the template prints what the format does, or nothing.
+  std::optional<std::string> run() const {
+    const std::string system = family_.kind == ChatFormatKind::kChatMl ? chatml_system() : "";
+    const ChatFormat format(family_.kind, tokenizer_, system);
+    std::size_t compared = 0;
+    for (const Messages& messages : probes()) {
+      const auto with_prompt = laid_out(format, tokenizer_, messages, true);
+      const auto without = laid_out(format, tokenizer_, messages, false);
+      const auto printed_with = printed(messages, true);
+      const auto printed_without = printed(messages, false);
+      if (!with_prompt || !printed_with || !printed_without) continue;
+      // The first template of Llama 3 prints the header of the answer whatever is asked.
+      const bool same =
+          is_same(*printed_with, *with_prompt) &&
+          (is_same(*printed_without, *without) || is_same(*printed_without, *with_prompt));
+      if (!same) return std::nullopt;
+      ++compared;
+    }
+    return compared >= kLeastProbes ? std::optional(system) : std::nullopt;
+  }
+
+ private:
+  static constexpr std::size_t kLeastProbes = 4;
+
+  std::optional<std::string> printed(const Messages& messages, bool add_generation_prompt) const {
+    const jinja::Value variables = {{"messages", json_of(messages)},
+                                    {"bos_token", family_.bos},
+                                    {"eos_token", family_.eos},
+                                    {"add_generation_prompt", add_generation_prompt}};
+    return source_.render(variables, ChatOptions{}.date);
+  }
+
+  bool is_same(const std::string& printed, const std::string& expected) const {
+    if (printed == expected) return true;
+    const std::string_view bos = family_.bos;
+    return family_.prints_bos_once && expected.starts_with(bos) &&
+           printed == std::string_view(expected).substr(bos.size());
+  }
+
+  /// The system text that a ChatML template prints by itself.
+  std::string chatml_system() const {
+    const auto text = printed({{"user", "x", {}}}, true);
+    if (!text || !text->starts_with(kChatMlSystem)) return {};
+    const std::size_t end = text->find(kChatMlEnd);
+    if (end == std::string::npos) return {};
+    return text->substr(kChatMlSystem.size(), end - kChatMlSystem.size());
+  }
+
+  const jinja::Template& source_;
+  const Family& family_;
+  Tokenizer tokenizer_;
+};
 
 }  // namespace
 
 std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jinja) {
   if (jinja.empty()) return RecognisedTemplate{};
-  const ReadTemplate read = read_template(jinja);
-  if (contains_all(read.canonical, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"})) {
-    const auto kind = llama3_kind(read);
-    if (!kind) return std::nullopt;
-    return RecognisedTemplate{*kind, {}};
-  }
-  if (contains_all(read.canonical, {"<|im_start|>", "<|im_end|>"})) {
-    if (contains_any(read.canonical,
-                     {"bos_token", "trim", "strip(", "<think>", "enable_thinking"})) {
-      return std::nullopt;
+  try {
+    CARAVAN_CHECK(jinja.size() <= kMaxTemplateBytes, InputError, "it has more than {} bytes",
+                  kMaxTemplateBytes);
+    const jinja::Template source(jinja);
+    for (const Family& family : kFamilies) {
+      if (const auto system = Recognition(source, family).run()) {
+        return RecognisedTemplate{family.kind, *system};
+      }
     }
-    return RecognisedTemplate{ChatFormatKind::kChatMl, chatml_default_system(read.texts)};
+  } catch (const InputError& error) {
+    log::info("the chat template cannot be followed: {}", error.what());
   }
-  if (is_llama2(read)) return RecognisedTemplate{ChatFormatKind::kLlama2, {}};
-  if (is_zephyr(read)) return RecognisedTemplate{ChatFormatKind::kZephyr, {}};
   return std::nullopt;
 }
 

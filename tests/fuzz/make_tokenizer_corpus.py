@@ -89,6 +89,12 @@ def main():
                                  ["merge a b", "merge \u0120 a", "id bos 5"]))
     write("gguf_llama", "3", gguf("llama", [(2, 0, "<unk>"), (3, 0, "<s>"), (3, 0, "</s>")] + [(6, 0, n) for n in byte_pieces()] +
                                   [(1, -i, n) for i, n in enumerate(PIECES)] + [(4, 0, "[INST]"), (5, 0, "x")], ["id bos 1", "id eos 2"]))
+    write("chat_language", "4", b"{# all of the language -#}\n{%- set ns = namespace(n=0, t=[1, 2][0]) %}{% set d = {'a': 'b'} %}"
+          b"{% for m in messages[1:] if m.role == 'user' %}{% set ns.n = ns.n + loop.index0 * 2 - 1 %}{% else %}x{% endfor %}"
+          b"{% for k, v in d.items() %}{{ k ~ v[:1] | upper }}{% endfor %}{% if ns.n is odd or not (d.get('c') in ['x', none]) %}"
+          b"{{ messages[-1]['content'].split('a')[0] | replace('b', 'c') | trim if d is mapping else raise_exception('no') }}"
+          b"{% elif messages | selectattr('role', 'equalto', 'user') | list | length > 3 // 2 %}{{ strftime_now('%d') }}{% endif %}"
+          b"{% set text %} {{- d | tojson }} {% endset %}{{ text | default('e') }}")
     write("chat_chatml", "4", b"{% for m in messages %}{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + \"<|im_end|>\\n\"}}{% endfor %}"
           b"{# a comment #}{% if x %}<|im_start|>system\nYou are small<|im_end|>\n{% endif %}")
     write("chat_llama", "4", b"{{- bos_token }}{%- set x = '<|start_header_id|>system<|end_header_id|>\\n\\n' %}"

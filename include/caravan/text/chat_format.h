@@ -90,8 +90,8 @@ class ChatFormat {
   std::string default_system_;
 };
 
-/// What a checkpoint's stored Jinja template asks for, recognised by its control tokens and fixed
-/// texts.
+/// What a checkpoint's stored Jinja template asks for, recognised by what it prints for a few
+/// conversations without tools.
 struct RecognisedTemplate {
   ChatFormatKind kind = ChatFormatKind::kNone;
   std::string default_system;

@@ -1,40 +1,98 @@
-// Templates in the shapes in which checkpoints carry them, shortened to what matters.
+// Templates in the shapes in which checkpoints carry them.
 
 #include <gtest/gtest.h>
+
+#include <chrono>
 
 #include "caravan/text/chat_format.h"
 
 namespace caravan::text {
 namespace {
 
-const std::string kLlama30 =
-    "{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + "
-    "'<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' %}{{ content }}{% endfor "
-    "%}";
 const std::string kHeader = "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}";
-const std::string kLlama31 =
-    "{{- bos_token }}\n{#- a comment that says '<|image|' #}\n"
-    "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n"
-    "{{- \"Cutting Knowledge Date: December 2023\\n\" }}\n"
-    "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}\n" +
-    kLlama30;
+const std::string kSwitchedHeader = "{% if add_generation_prompt %}" + kHeader + "{% endif %}";
 
-std::string chatml(const std::string& before) {
-  return "{% for message in messages %}" + before +
-         "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
-         "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+/// Llama 3.0's way to print messages, each `content`.
+std::string llama3(const std::string& content = "message['content'] | trim",
+                   const std::string& bos = "bos_token + content") {
+  return "{% set all = messages %}{% for message in all %}{% set content = '<|start_header_id|>' + "
+         "message['role'] + '<|end_header_id|>\n\n'+ " +
+         content + " + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = " + bos +
+         " %}{% endif %}{{ content }}{% endfor %}";
 }
 
-// In the spelling of Llama 2's template, and in that of Code Llama's.
-std::string llama2(const std::string& strip, const std::string& quote) {
+/// Llama 3.1's, with white space control; `date` sets date_string.
+std::string llama31(const std::string& date) {
+  return "{{- bos_token }}\n{%- if not date_string is defined %}\n    " + date +
+         "\n{%- endif %}\n"
+         "{#- a comment that says '<|image|' #}\n"
+         "{%- if messages[0]['role'] == 'system' %}\n"
+         "    {%- set system_message = messages[0]['content']|trim %}\n"
+         "    {%- set messages = messages[1:] %}\n"
+         "{%- else %}\n    {%- set system_message = \"\" %}\n{%- endif %}\n"
+         "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n"
+         "{%- if tools is not none and tools is defined %}\n    {{- \"Tools\" | box }}\n{%- endif "
+         "%}\n"
+         "{{- \"Cutting Knowledge Date: December 2023\\n\" }}\n"
+         "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}\n"
+         "{{- system_message }}\n{{- \"<|eot_id|>\" }}\n"
+         "{%- for message in messages %}\n"
+         "    {%- if not (message.role == 'tool' or 'tool_calls' in message) %}\n"
+         "        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ "
+         "message['content'] | trim + '<|eot_id|>' }}\n"
+         "    {%- else %}\n        {{- raise_exception(\"Not here!\") }}\n    {%- endif %}\n"
+         "{%- endfor %}\n"
+         "{%- if add_generation_prompt %}\n"
+         "    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n{%- endif %}\n";
+}
+const std::string kFixedDate = "{%- set date_string = \"26 Jul 2024\" %}";
+
+// Contents are texts or lists of parts; without images there is a system block.
+const std::string kVision =
+    "{{- bos_token }}\n{%- set image_ns = namespace(has_images=false) %}\n"
+    "{%- for message in messages %}{%- for content in message['content'] %}\n"
+    "{%- if content['type'] == 'image' %}{%- set image_ns.has_images = true %}{%- endif %}\n"
+    "{%- endfor %}{%- endfor %}\n"
+    "{%- if messages[0]['role'] == 'system' %}{%- set system = messages[0]['content']|trim %}"
+    "{%- set messages = messages[1:] %}{%- else %}{%- set system = '' %}{%- endif %}\n"
+    "{%- if not image_ns.has_images %}\n"
+    "{{- '<|start_header_id|>system<|end_header_id|>\n\n' }}"
+    "{{- 'Cutting Knowledge Date: December 2023\n' }}"
+    "{{- 'Today Date: ' + strftime_now('%d %b %Y') + '\n\n' + system + '<|eot_id|>' }}\n"
+    "{%- endif %}\n{%- for message in messages %}\n"
+    "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}\n"
+    "{%- if message['content'] is string %}{{- message['content'] }}{%- else %}\n"
+    "{%- for content in message['content'] %}{%- if content['type'] == 'image' %}"
+    "{{- '<|image|>' }}{%- else %}{{- content['text'] }}{%- endif %}{%- endfor %}{%- endif %}\n"
+    "{{- '<|eot_id|>' }}\n{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+    "{%- endif %}";
+
+std::string chatml(const std::string& before, const std::string& content = "message['content']") {
+  return "{% for message in messages %}" + before + "{{'<|im_start|>' + message['role'] + '\n' + " +
+         content +
+         " + '<|im_end|>' + '\n'}}{% endfor %}"
+         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+}
+
+/// In the spelling of Llama 2's template (strip, single quotes), or in that of Code Llama's.
+std::string llama2(const std::string& strip, const std::string& quote,
+                   const std::string& no_system = "false") {
   const auto literal = [&](const std::string& text) { return quote + text + quote; };
-  return "{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}"
-         "{% endif %}{% for message in loop_messages %}{% set content = " +
+  return "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
+         "{% set system_message = messages[0]['content'] %}{% else %}"
+         "{% set loop_messages = messages %}{% set system_message = " +
+         no_system +
+         " %}{% endif %}{% for message in loop_messages %}"
+         "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+         "{{ raise_exception('Roles must alternate') }}{% endif %}"
+         "{% if loop.index0 == 0 and system_message != false %}{% set content = " +
          literal("<<SYS>>\\n") + " + system_message + " + literal("\\n<</SYS>>\\n\\n") +
-         " + message['content'] %}{% if message['role'] == 'user' %}{{ bos_token + " +
+         " + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}"
+         "{% if message['role'] == 'user' %}{{ bos_token + " +
          literal("[INST] ") + " + content" + strip + " + " + literal(" [/INST]") +
-         " }}{% else %}{{ " + literal(" ") + "  + content" + strip + " + " + literal(" ") +
-         " + eos_token }}{% endif %}{% endfor %}";
+         " }}{% elif message['role'] == 'assistant' %}{{ " + literal(" ") + "  + content" + strip +
+         " + " + literal(" ") + " + eos_token }}{% endif %}{% endfor %}";
 }
 
 std::string zephyr(const std::string& end) {
@@ -42,19 +100,12 @@ std::string zephyr(const std::string& end) {
          "message['content'] + eos_token }}" +
          end +
          "{% elif message['role'] == 'system' %}\n"
-         "{{ '<|system|>\n' + message['content'] + eos_token }}\n{% else %}\n"
+         "{{ '<|system|>\n' + message['content'] + eos_token }}\n"
+         "{% elif message['role'] == 'assistant' %}\n"
          "{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n"
          "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n"
          "{% endfor %}";
 }
-
-const std::string kVision =
-    "{% set system_message = messages[0]['content']|trim %}{% if not image_ns.has_images %}"
-    "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n"
-    "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string }}"
-    "{%- endif %}{%- if message['content'] is string %}{{- message['content'] }}{%- else %}"
-    "{%- if content['type'] == 'image' %}{{- '<|image|>' }}{%- else %}{{- content['text'] }}"
-    "{%- endif %}{%- endif %}{{- '<|eot_id|>' }}";
 
 void expect_kind(const std::string& jinja, ChatFormatKind kind, const std::string& system = {}) {
   const auto recognised = recognise_chat_template(jinja);
@@ -66,23 +117,23 @@ void expect_kind(const std::string& jinja, ChatFormatKind kind, const std::strin
 TEST(ChatTemplate, NoTemplateIsABaseModel) { expect_kind("", ChatFormatKind::kNone); }
 
 TEST(ChatTemplate, RecognisesLlama3WithAndWithoutSwitch) {
-  expect_kind(kLlama30 + kHeader, ChatFormatKind::kLlama3);
-  expect_kind(kLlama30 + "{% if add_generation_prompt %}" + kHeader + "{% endif %}",
-              ChatFormatKind::kLlama3);
+  expect_kind(llama3() + kHeader, ChatFormatKind::kLlama3);
+  expect_kind(llama3() + kSwitchedHeader, ChatFormatKind::kLlama3);
+  // Some leave the start token to the tokenizer.
+  expect_kind(llama3("message['content'] | trim", "content") + kHeader, ChatFormatKind::kLlama3);
 }
 
 TEST(ChatTemplate, RecognisesLlama31AndItsClockVariant) {
-  expect_kind(kLlama31, ChatFormatKind::kLlama31);
-  expect_kind("{%- set date_string = strftime_now(\"%d %b %Y\") %}" + kLlama31,
+  expect_kind(llama31(kFixedDate), ChatFormatKind::kLlama31);
+  expect_kind(llama31("{%- if strftime_now is defined %}\n"
+                      "        {%- set date_string = strftime_now(\"%d %b %Y\") %}\n"
+                      "    {%- else %}\n        " +
+                      kFixedDate + "\n    {%- endif %}"),
               ChatFormatKind::kLlama31);
 }
 
 TEST(ChatTemplate, RecognisesLlama32Vision) {
   expect_kind(kVision, ChatFormatKind::kLlama32Vision);
-  // The converter's own template has no system block.
-  EXPECT_FALSE(recognise_chat_template(
-      "{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>' }}{{ '<|image|>' }}"
-      "{{ content['text'] | trim }}{{ '<|eot_id|>' }}"));
 }
 
 TEST(ChatTemplate, RecognisesLlama2) {
@@ -92,13 +143,12 @@ TEST(ChatTemplate, RecognisesLlama2) {
     }
   }
   EXPECT_FALSE(recognise_chat_template(llama2("", "'")));
-  EXPECT_FALSE(recognise_chat_template("{% set system_message = 'You are helpful' %}" +
-                                       llama2(".strip()", "'")));
+  EXPECT_FALSE(recognise_chat_template(llama2(".strip()", "'", "'You are helpful'")));
   // Mistral's: no system text, other spaces.
-  EXPECT_FALSE(
-      recognise_chat_template("{{ bos_token }}{% for message in messages %}{{ '[INST] ' + "
-                              "message['content'] + ' [/INST]' }}"
-                              "{{ message['content'] + eos_token + ' ' }}{% endfor %}"));
+  EXPECT_FALSE(recognise_chat_template(
+      "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' "
+      "+ message['content'] + ' [/INST]' }}{% else %}{{ message['content'] + eos_token }}{% endif "
+      "%}{% endfor %}"));
 }
 
 TEST(ChatTemplate, RecognisesZephyr) {
@@ -118,29 +168,101 @@ TEST(ChatTemplate, RecognisesChatMlAndTakesItsSystemText) {
       ChatFormatKind::kChatMl, "A\tB\n\nC");
   expect_kind(chatml(condition + "<|im_start|>system\nPlain text<|im_end|>\n{% endif %}"),
               ChatFormatKind::kChatMl, "Plain text");
-  expect_kind(chatml("{{ '<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n' }}"),
-              ChatFormatKind::kChatMl);
+  EXPECT_FALSE(recognise_chat_template(  // in front of every message
+      chatml("{{ '<|im_start|>system\nBe nice<|im_end|>\n' }}")));
 }
 
+// One word is enough to make another layout of a template that looks the same.
 TEST(ChatTemplate, DoesNotGuess) {
+  const std::string trimmed = "message['content'] | trim";
+  const std::string nothink = "message['content'].split('</think>')[-1]";
   const std::vector<std::string> others = {
       "{{ '<|user|>\n' + message['content'] }}",
       "{{ '[INST] ' + message['content'] + ' [/INST]' }}",
-      kLlama30 + "{{ '<|image|>' }}",
-      "{{ '<|start_header_id|>' + m['content'] + '<|end_header_id|>' + '<|eot_id|>' }}",  // no trim
-      "{{ '<|start_header_id|>system<|end_header_id|>\n\nBe nice.<|eot_id|>' }}" + kLlama30,
-      "{{ 'Today Date: ' }}" + kLlama30,
+      "Hello." + llama3() + kHeader,
+      llama3() + kHeader + "<think>\n",
+      llama3(),  // no header of the answer
+      llama3("message['content']") + kHeader,
+      llama3("message['content'].rstrip()") + kHeader,
+      llama3("'Q: ' + " + trimmed) + kHeader,
+      llama3(trimmed + " + ' /no_think'") + kHeader,
+      llama3(trimmed + " | upper") + kHeader,
+      llama3(trimmed, "bos_token + bos_token + content") + kHeader,
+      llama3("(" + nothink + ") | trim") + kHeader,
+      "{% set messages = messages[-1:] %}" + llama3() + kHeader,
+      "{% set messages = messages | rejectattr('role', 'equalto', 'system') | list %}" + llama3() +
+          kHeader,
+      "{{ '<|start_header_id|>system<|end_header_id|>\n\nBe nice.<|eot_id|>' }}" + llama3() +
+          kHeader,
+      llama31("{%- set date_string = \"1 Jan 2020\" %}"),
       "{{ bos_token }}" + chatml(""),
-      chatml("{{ message['content'] | trim }}"),
-      chatml("{{ '<think>' }}"),
+      chatml("", "message['content'] | trim"),
+      chatml("", nothink),
+      chatml("") + "{{ '<think>' }}",
+      chatml("{% if message.role == 'user' %}{{ '\n' }}{% endif %}"),
   };
   for (const std::string& jinja : others) EXPECT_FALSE(recognise_chat_template(jinja)) << jinja;
 }
 
+TEST(ChatTemplate, FollowsTheLanguage) {
+  const std::vector<std::string> same = {
+      "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}"
+      "{% if ns.n != messages | length %}wrong{% endif %}",
+      "{% for a, b in {'x': 1, 'y': 2}.items() %}{% if loop.last and b != 2 %}wrong{% endif %}"
+      "{% endfor %}",
+      "{{- '' if messages is defined and nothing is not defined else 'wrong' -}}",
+      "{% if messages[-1]['role'] not in ['user', 'assistant'] %}wrong{% endif %}",
+      "{% set text %}  inner {% endset %}{% if text | trim != 'inner' %}wrong{% endif %}",
+      "{% if not ('a' ~ 1 == 'a1' and 7 // 2 == 3 and 7 % 2 == 1 and -1 < 0) %}wrong{% endif %}",
+      "{% if 'x-y'.split('-')[1] != 'y' or 'abc'.startswith('b') %}wrong{% endif %}",
+      "{% if messages | selectattr('role', 'equalto', 'none') | list | length > 0 %}wrong{% endif "
+      "%}",
+      "{% for m in [] %}wrong{% else %}{% endfor %}",
+      "  {% if true %}\n  {% endif %}\n  {# a comment #}\n",
+      "{% if none is none and (none or 'x') == 'x' and ['a', 'b'] | join('+') == 'a+b' %}"
+      "{% elif true %}wrong{% endif %}",
+  };
+  for (const std::string& before : same) {
+    expect_kind(before + llama3() + kHeader, ChatFormatKind::kLlama3);
+    EXPECT_FALSE(recognise_chat_template(before + "." + llama3() + kHeader)) << before;
+  }
+  for (const std::string unknown :
+       {"{% macro f() %}{% endmacro %}", "{{ f(1) }}", "{{ '' | indent }}", "{{ x is odd }}",
+        "{% if true %}", "{{ 'a", "{{ ) }}", "{% endif %}", "{# never ends", "{{ [1 }}"}) {
+    EXPECT_FALSE(recognise_chat_template(unknown + llama3() + kHeader)) << unknown;
+  }
+}
+
+TEST(ChatTemplate, BoundsTheWorkOfHostileTemplates) {
+  const auto start = std::chrono::steady_clock::now();
+  std::string sums = "{{ 1", nested = "{{ ", doubled = "{% set x = 'aaaaaaaa' %}", lists = doubled;
+  for (int i = 0; i < 50000; ++i) sums += "+1";
+  for (int i = 0; i < 20000; ++i) nested += "((";
+  for (int i = 0; i < 64; ++i) {
+    doubled += "{% set x = x + x %}";
+    lists += "{% set x = [x, x] %}";
+  }
+  std::string loops;
+  for (int i = 0; i < 12; ++i) loops += "{% for a in 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}";
+  const std::string replaces =
+      "{% set x = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' %}"
+      "{% set x = x.replace('a', x) %}{% set x = x.replace('a', x) %}"
+      "{% set x = x.replace('a', x) %}{% set x = x.replace('a', x) %}";
+  std::string elses = "{% if false %}";
+  for (int i = 0; i < 9000; ++i) elses += "{% elif false %}";
+  for (const std::string& jinja :
+       {sums + " }}", nested, doubled, lists, loops, replaces, elses, std::string(1 << 20, ' ')}) {
+    EXPECT_FALSE(recognise_chat_template(jinja + llama3() + kHeader));
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 60);
+}
+
 TEST(ChatTemplate, SurvivesTornTemplates) {
-  for (const std::string& jinja : {kLlama31, kVision, llama2(".strip()", "'"), zephyr("\n"),
-                                   chatml("{{ '<|im_start|>system\nx<|im_end|>' }}")}) {
-    for (std::size_t length = 0; length < jinja.size(); ++length) {
+  for (const std::string& jinja :
+       {llama31(kFixedDate), kVision, llama2(".strip()", "'"), zephyr("\n"),
+        chatml("{{ '<|im_start|>system\nx<|im_end|>' }}")}) {
+    for (std::size_t length = 0; length < jinja.size(); length += 3) {
       EXPECT_NO_THROW(recognise_chat_template(jinja.substr(0, length)));
     }
   }

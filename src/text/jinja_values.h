@@ -1,0 +1,34 @@
+#pragma once
+// What templates can do with values: filters, tests, methods and operators, as in Python.
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "jinja_template.h"
+
+namespace caravan::text::jinja {
+
+/// The template cannot go on with this input: it raised, or Python would.
+struct Refused {};
+
+using Arguments = std::vector<Value>;
+using NamedArguments = std::vector<std::pair<std::string, Value>>;
+
+Value undefined();
+bool is_true(const Value& value);
+/// As printed. @throws InputError for values whose Python form is not known here.
+std::string printed(const Value& value);
+/// @throws Refused where Python raises; InputError for unknown operators, filters and methods.
+Value combined(const std::string& op, const Value& left, const Value& right);
+Value filtered(const std::string& name, const Value& value, const Arguments& arguments,
+               const NamedArguments& named);
+bool tested(const std::string& name, const Value& value);
+Value called(const Value& object, const std::string& method, const Arguments& arguments);
+/// Undefined where there is none.
+Value item_of(const Value& object, const Value& index);
+/// Null bounds are those of the whole.
+Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step);
+
+}  // namespace caravan::text::jinja
