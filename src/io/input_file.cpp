@@ -25,6 +25,16 @@ constexpr int kReadAttempts = 4;
 
 std::string error_text(int number) { return std::generic_category().message(number); }
 
+// Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+FileDescriptor open_to_read(const std::string& path) {
+  FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor) {
+    const int number = errno;
+    throw MissingInputError(fmt::format("cannot open {}: {}", path, error_text(number)));
+  }
+  return descriptor;
+}
+
 }  // namespace
 
 void FileDescriptorTraits::release(Handle handle) noexcept {
@@ -34,18 +44,18 @@ void FileDescriptorTraits::release(Handle handle) noexcept {
 
 InputFile::InputFile(std::string path) : InputFile(std::move(path), ::pread) {}
 
-InputFile::InputFile(std::string path, ReadFunction read)
-    : path_(std::move(path)),
-      read_(std::move(read)),
-      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (!descriptor_) {
-    const int number = errno;
-    throw MissingInputError(fmt::format("cannot open {}: {}", path_, error_text(number)));
-  }
+InputFile::InputFile(std::string path, ReadFunction read) : InputFile(path, open_to_read(path)) {
+  read_ = std::move(read);
+}
+
+InputFile::InputFile(std::string path, FileDescriptor descriptor)
+    : path_(std::move(path)), read_(::pread), descriptor_(std::move(descriptor)) {
   struct stat status = {};
   CARAVAN_CHECK(::fstat(descriptor_.get(), &status) == 0, MissingInputError, "cannot query {}: {}",
                 path_, error_text(errno));
   CARAVAN_CHECK(!S_ISDIR(status.st_mode), MissingInputError, "{} is a folder, expected a file",
+                path_);
+  CARAVAN_CHECK(!S_ISFIFO(status.st_mode), MissingInputError, "{} is a pipe, expected a file",
                 path_);
   size_ = status.st_size;
 }

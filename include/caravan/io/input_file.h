@@ -26,9 +26,12 @@ class InputFile {
   /// What reads: pread(2), or a stand-in in tests.
   using ReadFunction = std::function<ssize_t(int, void*, std::size_t, off_t)>;
 
-  /// @throws MissingInputError if `path` does not exist, is a folder, or cannot be opened.
+  /// @throws MissingInputError if `path` does not exist, is a folder or a pipe, or cannot be
+  /// opened.
   explicit InputFile(std::string path);
   InputFile(std::string path, ReadFunction read);
+  /// A file that is open already, named `path` in messages.
+  InputFile(std::string path, FileDescriptor descriptor);
 
   const std::string& path() const { return path_; }
   /// Bytes of the file when it was opened.
