@@ -31,6 +31,7 @@ Json engine_of(const Manifest& manifest) {
   return {{"steps", manifest.engine.steps},
           {"prompt_tokens_computed", manifest.engine.prompt_tokens},
           {"generated_tokens", manifest.engine.generated_tokens},
+          {"decode_tokens", manifest.engine.decode_tokens},
           {"put_backs", manifest.engine.put_backs},
           {"prefill_seconds", manifest.engine.prefill_seconds},
           {"decode_seconds", manifest.engine.decode_seconds}};

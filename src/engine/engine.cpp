@@ -235,6 +235,7 @@ void Engine::State::count(const ScheduledStep& step, double seconds) {
   const auto rows = std::ssize(step.plan.tokens);
   ++statistics.steps;
   statistics.prompt_tokens += rows - step.decode_rows;
+  statistics.decode_tokens += step.decode_rows;
   const double decode_seconds =
       seconds * static_cast<double>(step.decode_rows) / static_cast<double>(rows);
   statistics.decode_seconds += decode_seconds;

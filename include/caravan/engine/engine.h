@@ -26,6 +26,7 @@ struct EngineStatistics {
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed, repeats after put-back included
   std::int64_t generated_tokens = 0;
+  std::int64_t decode_tokens = 0;  // of these, those that took a row of their own
   std::int64_t put_backs = 0;
   std::int64_t running = 0;
   std::int64_t waiting = 0;
