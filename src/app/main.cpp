@@ -2,6 +2,7 @@
 // errors into messages and exit codes.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,15 @@ namespace {
 std::optional<std::string> environment_value(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::vector<std::string> environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
 }
 
 // One place for messages of last resort: the log may not be set up yet.
@@ -140,7 +150,8 @@ int dispatch(int& argc, char**& argv) {
     CARAVAN_CHECK(!arguments.empty(), UsageError,
                   "a subcommand is missing; `caravan --help` lists all");
     command = require_command(arguments.front());
-    parsed = parse_options(command, {arguments.begin() + 1, arguments.end()}, environment_value);
+    parsed = parse_options(command, {arguments.begin() + 1, arguments.end()}, environment_value,
+                           environment_names());
     if (parsed.options.print_config) {
       done = true;
       if (first_rank) print_result(print_config(command, parsed.options));

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/program_options.hpp>
 #include <cctype>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "caravan/core/error.h"
+#include "caravan/io/input_file.h"
 
 namespace caravan::app {
 namespace {
@@ -87,10 +89,12 @@ ValuesByName from_command_line(const std::vector<Option>& table, Command command
 
 // A value in double quotes is a JSON string, so that any text can stand in a configuration file.
 std::string decode_config_value(const std::string& text) {
-  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return text;
+  if (!text.starts_with('"')) return text;
   const auto decoded = nlohmann::json::parse(text, nullptr, false);
   CARAVAN_CHECK(decoded.is_string(), UsageError,
-                "a value that begins with a double quote must be a JSON string, found {}", text);
+                "a value that begins with a double quote must be a JSON string (with \\u0023 for "
+                "#, which begins a comment), found {}",
+                text);
   return decoded.get<std::string>();
 }
 
@@ -109,8 +113,11 @@ std::string encode_config_value(const std::string& text) {
 
 ValuesByName from_config_file(const std::vector<Option>& table, Command command,
                               const std::string& path) {
-  std::ifstream file(path);
-  CARAVAN_CHECK(file.good(), MissingInputError, "--config {}: cannot read the file", path);
+  constexpr std::int64_t kMaxConfigBytes = 1 << 20;
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  std::string text = io::read_text_file(path, kMaxConfigBytes);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  std::istringstream file(text);
   std::vector<std::string> names;
   for (const Option& option : table) {
     const bool of_a_run = option.applies_to(Command::kRun) || option.applies_to(Command::kPlan);
@@ -132,6 +139,37 @@ ValuesByName from_config_file(const std::vector<Option>& table, Command command,
     return std::find(applicable.begin(), applicable.end(), entry.first) == applicable.end();
   });
   return values;
+}
+
+// Variables that are no options: of this project's scripts and tests, and names that environment
+// modules give to every package.
+constexpr std::array<std::string_view, 7> kOtherVariables = {
+    "CARAVAN_MODELS_DIR", "CARAVAN_SKIP_SANITIZERS",
+    "CARAVAN_BENCH_VENV", "CARAVAN_ROOT",
+    "CARAVAN_HOME",       "CARAVAN_DIR",
+    "CARAVAN_VERSION"};
+
+void check_variables(const std::vector<Option>& table, const std::vector<std::string>& variables) {
+  std::vector<std::string> known;
+  for (const Option& option : table) {
+    if (option.configurable == Configurable::kYes) known.push_back(environment_name(option.name));
+  }
+  for (const std::string& variable : variables) {
+    if (!variable.starts_with("CARAVAN_")) continue;
+    if (std::find(known.begin(), known.end(), variable) != known.end()) continue;
+    if (std::find(kOtherVariables.begin(), kOtherVariables.end(), variable) !=
+        kOtherVariables.end()) {
+      continue;
+    }
+    for (const Option& option : table) {
+      CARAVAN_CHECK(environment_name(option.name) != variable, UsageError,
+                    "the environment variable {} has no effect: --{} can be given on the command "
+                    "line only",
+                    variable, option.name);
+    }
+    throw UsageError(fmt::format("the environment variable {} is not an option{}", variable,
+                                 suggestion(variable, known, "")));
+  }
 }
 
 void apply(const Option& option, const std::vector<std::string>& values, const std::string& origin,
@@ -225,8 +263,10 @@ std::string environment_name(const std::string& option) {
 }
 
 ParsedOptions parse_options(Command command, const std::vector<std::string>& arguments,
-                            const Environment& environment) {
+                            const Environment& environment,
+                            const std::vector<std::string>& variables) {
   const std::vector<Option> table = option_table();
+  check_variables(table, variables);
   ParsedOptions parsed;
   const ValuesByName given = from_command_line(table, command, arguments, parsed.positional);
   ValuesByName configured;
@@ -249,6 +289,11 @@ ParsedOptions parse_options(Command command, const std::vector<std::string>& arg
     }
   }
   return parsed;
+}
+
+std::string list_text(const std::vector<std::string>& values) {
+  using Json = nlohmann::json;
+  return Json(values).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string print_config(Command command, const JobOptions& options) {
@@ -275,8 +320,9 @@ std::vector<std::pair<std::string, std::string>> effective_options(Command comma
   for (const Option& option : option_table()) {
     if (!option.applies_to(command) || option.configurable == Configurable::kNo) continue;
     const auto values = option.get(options);
-    if (!values.empty())
-      effective.emplace_back(option.name, fmt::format("{}", fmt::join(values, ", ")));
+    if (values.empty()) continue;
+    effective.emplace_back(option.name,
+                           option.kind == OptionKind::kList ? list_text(values) : values.front());
   }
   return effective;
 }

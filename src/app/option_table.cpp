@@ -157,7 +157,8 @@ void add_execution(Table& table) {
       {"tensor-parallel", "auto|N", "ranks that share the model; for now all of them"},
       &JobOptions::tensor_parallel, {1, 1 << 20}, "auto"));
   table.add(number_option<std::int64_t>(
-      {"threads", "auto|N", "threads of each rank; auto: its CPUs divided among the node's ranks"},
+      {"threads", "auto|N",
+       "threads of each rank, at most its CPUs; auto: these divided among the node's ranks"},
       &JobOptions::threads, {1, 4096}, "auto"));
   table.add(choice_option<std::optional<ops::Isa>>(
       {"isa", "auto|avx2|avx512|generic", "build of the kernels; all give the same bits"},

@@ -20,14 +20,19 @@ struct ParsedOptions {
   std::vector<std::string> positional;
 };
 
-/// @param arguments  after the subcommand.
+/// @param arguments  after the subcommand. @param variables  names of all that `environment` has:
+/// those that begin with CARAVAN_ must be known.
 /// @throws UsageError naming the option, where it was given, what was expected and what was found;
 /// unknown names suggest the nearest; MissingInputError if the configuration file cannot be read.
 ParsedOptions parse_options(Command command, const std::vector<std::string>& arguments,
-                            const Environment& environment);
+                            const Environment& environment,
+                            const std::vector<std::string>& variables = {});
 
 /// "CARAVAN_MAX_TOKENS" of "max-tokens".
 std::string environment_name(const std::string& option);
+
+/// Values of a list so that no two lists look alike: a JSON array of strings.
+std::string list_text(const std::vector<std::string>& values);
 
 /// The effective configuration as a configuration file: reading it back gives the same options.
 std::string print_config(Command command, const JobOptions& options);

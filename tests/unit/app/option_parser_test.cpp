@@ -27,7 +27,9 @@ JobOptions parse(const std::vector<std::string>& arguments, const Variables& var
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
-  return parse_options(command, arguments, environment).options;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : variables) names.push_back(name);
+  return parse_options(command, arguments, environment, names).options;
 }
 
 TEST(OptionParser, ReadsEveryKindOfValue) {
@@ -122,6 +124,52 @@ TEST(OptionParser, FaultsNameOptionPlaceAndValue) {
       },
       "none.ini");
   expect_error<UsageError>([] { parse({"--tensors"}); }, "unknown option --tensors");
+}
+
+TEST(OptionParser, VariablesThatNobodyKnowsAreFaults) {
+  const auto expect_fault = [](const std::string& name, const std::string& words) {
+    expect_error<UsageError>([&] { parse({}, {{name, "1"}}); }, name);
+    expect_error<UsageError>([&] { parse({}, {{name, "1"}}); }, words);
+  };
+  expect_fault("CARAVAN_MAX_TOKEN", "did you mean CARAVAN_MAX_TOKENS?");
+  expect_fault("CARAVAN_CONFIG", "--config can be given on the command line only");
+  expect_fault("CARAVAN_", "is not an option");
+  parse({},
+        {{"CARAVAN_MODELS_DIR", "/m"}, {"CARAVAN_ROOT", "/c"}, {"CARAVANS", "x"}, {"HOME", "/"}});
+  // Variables for runs may be set where something else is done.
+  parse({}, {{"CARAVAN_MAX_TOKENS", "1"}}, Command::kConvert);
+}
+
+TEST(OptionParser, ConfigFilesOfEveryEditorAreRead) {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& text) {
+    return parse({"--config", folder.write("a.ini", text)});
+  };
+  EXPECT_EQ(read("\xef\xbb\xbfmax-tokens = 3\n").max_tokens, 3);
+  const JobOptions windows = read("max-tokens = 3\r\nsystem = Be brief\r\n\r\n# end\r\n");
+  EXPECT_EQ(windows.max_tokens, 3);
+  EXPECT_EQ(windows.system, "Be brief");
+  EXPECT_EQ(read("system = \"two\\nlines \\u0023 1\"\n").system, "two\nlines # 1");
+  EXPECT_EQ(read("system = it's \"so\"\n").system, "it's \"so\"");
+  EXPECT_EQ(read("max-tokens = 3").max_tokens, 3) << "no line end";
+  expect_error<UsageError>([&] { read("system = \"a # b\"\n"); }, "\\u0023");
+  expect_error<MissingInputError>([&] { parse({"--config", folder.path()}); }, "folder");
+}
+
+TEST(OptionParser, NoTwoListsLookAlike) {
+  EXPECT_NE(list_text({"a|b", "c"}), list_text({"a", "b|c"}));
+  EXPECT_NE(list_text({"a\",\"b"}), list_text({"a", "b"}));
+  const auto shown = effective_options(Command::kRun, parse({"--input", "a, b", "--input", "c"}));
+  EXPECT_NE(std::find(shown.begin(), shown.end(),
+                      std::pair<std::string, std::string>("input", R"(["a, b","c"])")),
+            shown.end());
+}
+
+TEST(OptionParser, EveryChatFormatCanBeNamed) {
+  for (const char* name : {"none", "llama2", "llama3", "llama3.1", "chatml", "zephyr"}) {
+    EXPECT_EQ(parse({"--chat-format", name}).chat_format, text::parse_chat_format(name)) << name;
+  }
+  EXPECT_NE(command_help(Command::kRun).find("|llama2|"), std::string::npos);
 }
 
 TEST(OptionParser, PrintedConfigReadsBackTheSame) {
