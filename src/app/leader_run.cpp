@@ -16,8 +16,10 @@
 namespace caravan::app {
 namespace {
 
-double rate(std::int64_t tokens, double seconds) {
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+// Tokens per second, "-" where there is nothing to divide.
+std::string rate(std::int64_t tokens, double seconds) {
+  return tokens > 0 && seconds > 0 ? fmt::format("{:.0f}", static_cast<double>(tokens) / seconds)
+                                   : "-";
 }
 
 void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics& engine,
@@ -26,15 +28,15 @@ void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics&
             journal.num_found(), journal.num_errors());
   log::info("summary: this run answered {} in {:.1f} s; choices ended by stop {}, by length {}",
             counts.answered, counts.seconds, counts.finished_stop, counts.finished_length);
-  log::info("summary: {} prompt tokens, {} new tokens, {:.0f} new tokens/s over all",
+  log::info("summary: {} prompt tokens, {} new tokens, {} new tokens/s over all",
             counts.prompt_tokens, counts.completion_tokens,
             rate(counts.completion_tokens, counts.seconds));
   log::info(
-      "summary: prefill {} tokens in {:.1f} s ({:.0f} tokens/s), decode {} tokens in {:.1f} s "
-      "({:.0f} tokens/s), {} steps, {} put back",
+      "summary: prefill {} tokens in {:.1f} s ({} tokens/s), decode {} tokens in {:.1f} s "
+      "({} tokens/s), {} steps, {} put back",
       engine.prompt_tokens, engine.prefill_seconds,
-      rate(engine.prompt_tokens, engine.prefill_seconds), engine.generated_tokens,
-      engine.decode_seconds, rate(engine.generated_tokens, engine.decode_seconds), engine.steps,
+      rate(engine.prompt_tokens, engine.prefill_seconds), engine.decode_tokens,
+      engine.decode_seconds, rate(engine.decode_tokens, engine.decode_seconds), engine.steps,
       engine.put_backs);
 }
 
@@ -86,9 +88,6 @@ Outcome drive(const JobOptions& options, PreparedRun& prepared, BatchOutput& out
   driver_options.log_seconds = options.log_interval;
   driver_options.stop_requested = [] { return stop_signal() != 0; };
   driver_options.keep_alive = [&output] { output.keep_alive(); };
-  driver_options.refusal = [&prepared](const engine::Request& request) {
-    return prepared.refusal(request);
-  };
   const batch::RunEnd end = driver.run(driver_options);
   counts = driver.counts();
   if (end == batch::RunEnd::kFinished) return {};
@@ -175,9 +174,6 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
 Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine) {
   const batch::Record& record = prepared.prompt_record();
   std::vector<engine::Request> requests = batch::engine_requests(record, prepared.prompt_ids(), 0);
-  if (const auto fault = prepared.refusal(requests.front())) {
-    return {ExitCode::kBadInput, "--prompt: " + fault->message};
-  }
   engine.submit(std::move(requests.front()));
   std::vector<engine::Answer> answers;
   while (answers.empty()) {
@@ -190,11 +186,11 @@ Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine) {
   if (answer.error) return {ExitCode::kInternal, *answer.error};
   const engine::EngineStatistics statistics = engine.statistics();
   log::info(
-      "{} prompt tokens, {} new tokens; prefill {:.0f} tokens/s, decode {:.0f} tokens/s; "
+      "{} prompt tokens, {} new tokens; prefill {} tokens/s, decode {} tokens/s; "
       "ended by {}",
       prepared.prompt_ids().front().ids.size(), answer.choices.front().token_ids.size(),
       rate(statistics.prompt_tokens, statistics.prefill_seconds),
-      rate(statistics.generated_tokens, statistics.decode_seconds),
+      rate(statistics.decode_tokens, statistics.decode_seconds),
       answer.choices.front().finish_reason == engine::FinishReason::kStop ? "stop" : "length");
   try {
     print_result(answer.choices.front().text + "\n");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "caravan/core/error.h"
@@ -31,6 +33,10 @@ batch::Endpoint text_endpoint(const JobOptions& options, text::ChatFormatKind ki
 ModelFront open_model(const JobOptions& options) {
   CARAVAN_CHECK(!options.model.empty(), UsageError,
                 "--model MODEL.h5 is missing; `caravan convert` makes such a file");
+  std::error_code error;
+  CARAVAN_CHECK(std::filesystem::exists(options.model, error) || error, MissingInputError,
+                "--model {}: no such file; `caravan convert` makes one of a downloaded model",
+                options.model);
   checkpoint::ModelFile file = checkpoint::ModelFile::open(options.model);
   file.set_verify(!options.no_verify);
   const checkpoint::ModelDescription& description = file.description();

@@ -3,40 +3,20 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <limits>
 #include <set>
 #include <utility>
 
+#include "caravan/app/option_parser.h"
+#include "caravan/app/stop_signals.h"
 #include "caravan/batch/fingerprint.h"
-#include "caravan/core/checked_cast.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "caravan/core/faults.h"
 #include "caravan/core/log.h"
 #include "caravan/core/thread_team.h"
 
 namespace caravan::app {
 namespace {
-
-// Runs steps that do not depend on each other and throws their faults together.
-class Faults {
- public:
-  template <typename Step>
-  void attempt(const Step& step) {
-    try {
-      step();
-    } catch (const Error& error) {
-      if (messages_.empty()) code_ = error.code();
-      messages_.emplace_back(error.what());
-    }
-  }
-  void require_none() const {
-    if (!messages_.empty()) throw Error(code_, fmt::format("{}", fmt::join(messages_, "\n")));
-  }
-
- private:
-  ExitCode code_ = ExitCode::kOk;
-  std::vector<std::string> messages_;
-};
 
 std::vector<std::string> folders_among(const std::vector<std::string>& inputs) {
   std::vector<std::string> folders;
@@ -110,16 +90,18 @@ PreparedRun::PreparedRun(const JobOptions& options, const std::vector<std::int64
                                                    unknown_field_warning());
   builder_ = std::make_unique<batch::PromptBuilder>(
       *model_->tokenizer, *model_->chat_format, model_->file.description().config.max_positions);
+  check_defaults();
   log::info("defaults of records: {}", describe_defaults(parser_->options().defaults, *model_));
   if (options_.prompt) build_prompt();
-  if (files_) check_records();
-  plan(free_bytes);
-  if (!workload_) return;
-  workload_->check_capacity(memory_.kv_tokens(),
-                            [this](const engine::Request& request) { return refusal(request); });
-  if (workload_->summary().faulty == 0) return;
-  if (options_.on_invalid == OnInvalid::kFail) workload_->require_valid();
-  log::warning("{}\nThey are answered with error lines", workload_->fault_list());
+  Faults faults;
+  if (files_) faults.attempt([this] { check_records(); });
+  if (!files_ || workload_) {
+    faults.attempt([&] {
+      plan(free_bytes);
+      check_capacity();
+    });
+  }
+  faults.require_none();
 }
 
 void PreparedRun::open_parts() {
@@ -140,6 +122,7 @@ void PreparedRun::open_parts() {
     if (model_) file_options.text_endpoint = model_->text_endpoint;
     file_options.system = options_.system;
     if (names_) file_options.spool_folder = names_->folder;
+    file_options.stop_requested = [] { return stop_signal() != 0; };
     faults.attempt([&] { files_.emplace(options_.inputs, file_options); });
   }
   if (names_) {
@@ -171,6 +154,13 @@ void PreparedRun::check_records() {
         summary.bos_texts);
   }
   if (summary.blank_lines > 0) log::info("input: {} blank lines skipped", summary.blank_lines);
+  if (summary.open_ended > 0) {
+    log::info("input: {} records have no max_tokens and may fill the context", summary.open_ended);
+  }
+  if (summary.faulty == 0) return;
+  if (options_.on_invalid == OnInvalid::kFail) workload_->require_valid();
+  constexpr std::size_t kMostLines = 50;
+  log::warning("{}\nThey are answered with error lines", workload_->fault_list(kMostLines));
 }
 
 void PreparedRun::build_prompt() {
@@ -200,36 +190,60 @@ void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
   memory_ = plan_memory(request);
 }
 
-std::optional<batch::RecordFault> PreparedRun::refusal(const engine::Request& request) const {
-  const model::LlamaConfig& config = model_->file.description().config;
-  const std::string reason = engine::Engine::refusal(request, config, memory_.limits);
-  if (reason.empty()) return std::nullopt;
-  const engine::SamplingParams& sampling = request.sampling;
-  const auto prompt_tokens = checked_cast<std::int64_t>(request.prompt.size());
-  if (sampling.min_tokens > sampling.max_tokens) {
-    return batch::RecordFault{400, "invalid_value", reason, "min_tokens"};
+// A record that fits the model and not the cache is a fault of this run, not of the record: were it
+// answered with an error line, the answer would depend on the memory of the machine.
+void PreparedRun::check_capacity() {
+  constexpr std::size_t kMostListed = 20;
+  std::vector<batch::LargeRecord> large;
+  if (workload_) large = workload_->too_large(memory_.kv_tokens());
+  if (prompt_record_ && !fits_cache(prompt_ids_.front())) {
+    const batch::TokenizedPrompt& prompt = prompt_ids_.front();
+    large.push_back({"--prompt", std::ssize(prompt.ids), prompt.max_tokens});
   }
-  engine::EngineLimits any_cache = memory_.limits;
-  any_cache.kv_blocks = std::numeric_limits<std::int32_t>::max();
-  if (!engine::Engine::refusal(request, config, any_cache).empty()) {
-    const bool too_long = sampling.max_tokens > config.max_positions - prompt_tokens;
-    return too_long ? batch::RecordFault{400, "context_length_exceeded", reason, "max_tokens"}
-                    : batch::RecordFault{400, "invalid_value", reason, ""};
+  if (large.empty()) return;
+  std::string list;
+  std::int64_t most_tokens = 0;
+  std::int64_t longest_prompt = 0;
+  for (std::size_t i = 0; i < large.size(); ++i) {
+    most_tokens = std::max(most_tokens, large[i].prompt_tokens + large[i].max_tokens - 1);
+    longest_prompt = std::max(longest_prompt, large[i].prompt_tokens);
+    if (i >= kMostListed) continue;
+    list +=
+        fmt::format("\n{}: the prompt has {} tokens and may get {} more",
+                    log::escape_line(large[i].label), large[i].prompt_tokens, large[i].max_tokens);
   }
-  const std::int64_t needed_tokens = prompt_tokens + sampling.max_tokens - 1;
-  const std::int64_t room = memory_.kv_tokens() + 1 - prompt_tokens;
-  return batch::RecordFault{
-      400, "context_length_exceeded",
-      fmt::format(
-          "the prompt has {} tokens and may get {} more, but the KV cache has {}: {}use "
-          "--kv-memory {} or more (for each rank), or more ranks",
-          prompt_tokens, sampling.max_tokens, memory_.kv_tokens(),
-          room < 1 ? std::string()
-                   : fmt::format("give the record a max_tokens of at most {} (--max-tokens for all "
-                                 "records without one), or ",
-                                 room),
-          memory_.kv_bytes_for(needed_tokens)),
-      "max_tokens"};
+  if (large.size() > kMostListed) {
+    list += fmt::format("\n... and {} more", large.size() - kMostListed);
+  }
+  const std::int64_t room = memory_.kv_tokens() + 1 - longest_prompt;
+  throw ConfigError(fmt::format(
+      "{} record(s) fit the model's context but not the KV cache of this run, which has {} "
+      "tokens:{}\nUse --kv-memory {} or more (for each rank), or more ranks{}",
+      large.size(), memory_.kv_tokens(), list, memory_.kv_bytes_for(most_tokens),
+      room < 1 ? std::string()
+               : fmt::format(", or let them have a max_tokens of at most {} (--max-tokens for "
+                             "records without one)",
+                             room)));
+}
+
+bool PreparedRun::fits_cache(const batch::TokenizedPrompt& prompt) const {
+  return prompt.max_tokens == 0 ||
+         std::ssize(prompt.ids) + prompt.max_tokens - 1 <= memory_.kv_tokens();
+}
+
+// What a checkpoint says about sampling is known to be numbers, but not that they make sense.
+void PreparedRun::check_defaults() const {
+  const checkpoint::ModelDescription& description = model_->file.description();
+  const batch::ParsedRecord plain =
+      parser_->parse_plain({"", batch::Endpoint::kCompletion, "", "x"});
+  engine::Request request{0, {0}, std::get<batch::Record>(plain).sampling};
+  request.sampling.max_tokens = 0;
+  const std::string reason = engine::Engine::refusal(request, description.config, {});
+  CARAVAN_CHECK(
+      reason.empty(), ConfigError,
+      "{}: the sampling defaults of the checkpoint cannot be used: {}. Give the option of "
+      "that name, or convert the model again",
+      options_.model, reason);
 }
 
 batch::Fingerprint PreparedRun::fingerprint() const {
@@ -250,8 +264,7 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   parts["seed"] = fmt::format("{}", defaults.seed);
   parts["max-tokens"] =
       defaults.max_tokens ? std::to_string(*defaults.max_tokens) : std::string("of the endpoint");
-  parts["stop"] = fmt::format("{} strings: {}", defaults.stop_strings.size(),
-                              fmt::join(defaults.stop_strings, "|"));
+  parts["stop"] = list_text(defaults.stop_strings);
   parts["stop ids"] = fmt::format("{}", fmt::join(defaults.stop_ids, ","));
   parts["chat format"] = std::string(text::chat_format_name(model_->chat_format->kind()));
   parts["date"] = defaults.date;

@@ -156,13 +156,28 @@ class Run {
  private:
   bool leads() const { return communicator_->rank() == 0; }
 
+  // More threads than CPUs only wait for each other, and change no answer.
+  int threads_on(const parallel::RankPlacement& own) {
+    if (!options_.threads) return own.fair_threads();
+    if (*options_.threads > own.num_cpus) {
+      if (leads()) {
+        log::warning(
+            "--threads {}: this rank may use {} CPU(s) and takes {} thread(s); for more bind wider "
+            "(mpirun --bind-to none, srun --cpus-per-task={})",
+            *options_.threads, own.num_cpus, own.num_cpus, *options_.threads);
+      }
+      options_.threads = own.num_cpus;
+    }
+    return static_cast<int>(*options_.threads);
+  }
+
   // Where the ranks sit and how many threads each gets.
   void place() {
     const auto placement = parallel::gather_placement();
     const auto& own = placement[static_cast<std::size_t>(communicator_->rank())];
     host_ = own.host;
     local_ranks_ = own.local_size;
-    facts_.threads = static_cast<int>(options_.threads.value_or(own.fair_threads()));
+    facts_.threads = threads_on(own);
     const ops::Isa isa = options_.isa.value_or(ops::detect_isa());
     facts_.kernels = ops::isa_name(isa);
     for (const auto& rank : placement) {
@@ -226,6 +241,7 @@ class Run {
                        model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks},
                        [this](std::int64_t) {
                          if (output_) output_->keep_alive();
+                         stop_loading();
                        });
       read_bytes = file_->bytes_read();
     });
@@ -241,6 +257,16 @@ class Run {
         format_bytes(static_cast<double>(decoder_->weight_bytes())),
         prepared_->memory().kv_tokens());
     log::info("bytes read by each rank: {}", by_rank(read));
+  }
+
+  // All ranks agree on the outcome of loading, so that one alone may give it up.
+  static void stop_loading() {
+    if (stop_signal() == 0) return;
+    throw Error(
+        ExitCode::kTemporary,
+        fmt::format("stopped by {} while loading the weights: nothing is lost; run the same "
+                    "command again",
+                    signal_name(stop_signal())));
   }
 
   // What each rank held at most.

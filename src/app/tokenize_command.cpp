@@ -7,6 +7,7 @@
 #include "caravan/app/commands.h"
 #include "caravan/app/model_front.h"
 #include "caravan/io/input_file.h"
+#include "caravan/text/detokenizer.h"
 #include "caravan/text/utf8.h"
 
 namespace caravan::app {
@@ -45,6 +46,14 @@ std::vector<std::int32_t> parse_ids(const std::string& text, std::int64_t vocab_
     position = next;
   }
   return ids;
+}
+
+// As the text of an input: without the space that some tokenizers put in front.
+std::string text_of(const std::vector<std::int32_t>& ids, const text::Tokenizer& tokenizer) {
+  text::Detokenizer detokenizer(tokenizer, true, text::DecodedText::kBegins);
+  std::string decoded;
+  for (const std::int32_t id : ids) decoded += detokenizer.push(id);
+  return decoded + detokenizer.finish();
 }
 
 // Bytes of a token as a quoted text with escapes, so that blanks and half characters can be seen.
@@ -95,7 +104,7 @@ ExitCode tokenize_command(const ParsedOptions& parsed) {
   const std::string text = input_text(parsed);
   if (options.ids) {
     const auto ids = parse_ids(text, model.tokenizer->vocab_size());
-    print_result(model.tokenizer->decode_bytes(ids, true) + "\n");
+    print_result(text_of(ids, *model.tokenizer) + "\n");
     return ExitCode::kOk;
   }
   const auto fault = text::find_invalid_utf8(text);

@@ -8,8 +8,9 @@
 namespace caravan::batch {
 namespace {
 
-constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
-                                                    "tool"};
+// "ipython" is what Llama 3.1 calls a tool.
+constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
+                                                    "assistant", "tool",      "ipython"};
 
 // Text of one element of a content array.
 std::string part_text(const Json& part, const std::string& path, const std::string& model_name) {
@@ -49,8 +50,9 @@ std::string message_content(const Json& content, const std::string& path,
   return text;
 }
 
-text::ChatMessage parse_message(const Json& message, const std::string& path,
+text::ChatMessage parse_message(const Json& message, std::size_t index, OrderedBody& ordered,
                                 const std::string& model_name) {
+  const std::string path = fmt::format("messages.{}", index);
   if (!message.is_object()) {
     refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(message)),
            path);
@@ -64,23 +66,27 @@ text::ChatMessage parse_message(const Json& message, const std::string& path,
                        path, *role),
            path + ".role");
   }
-  for (const char* name : {"tool_calls", "function_call"}) {
-    const Json* calls = fields.find(name);
-    if (calls != nullptr && !calls->empty()) {
-      refuse("unsupported_parameter", fmt::format("{}.{} is not supported", path, name),
-             path + "." + name);
-    }
+  const Json* old_call = fields.find("function_call");
+  if (old_call != nullptr && !old_call->empty()) {
+    refuse("unsupported_parameter",
+           fmt::format("{}.function_call is not supported; use tool_calls", path),
+           path + ".function_call");
   }
+  text::ChatMessage parsed{*role, {}, parse_tool_calls(fields, ordered, index)};
   const Json* content = fields.find("content");
-  if (content == nullptr) {
+  if (content == nullptr && parsed.tool_calls.empty()) {
     refuse("missing_field", fmt::format("{}.content is missing", path), path + ".content");
   }
-  return {*role, message_content(*content, path + ".content", model_name)};
+  if (content != nullptr) {
+    parsed.content = message_content(*content, path + ".content", model_name);
+  }
+  return parsed;
 }
 
 }  // namespace
 
-std::vector<text::ChatMessage> parse_messages(JsonFields& body, const std::string& model_name) {
+std::vector<text::ChatMessage> parse_messages(JsonFields& body, OrderedBody& ordered,
+                                              const std::string& model_name) {
   const Json* messages = body.find("messages");
   const std::string path = body.path("messages");
   if (messages == nullptr) refuse("missing_field", fmt::format("{} is missing", path), path);
@@ -92,7 +98,7 @@ std::vector<text::ChatMessage> parse_messages(JsonFields& body, const std::strin
   std::vector<text::ChatMessage> parsed;
   parsed.reserve(messages->size());
   for (std::size_t i = 0; i < messages->size(); ++i) {
-    parsed.push_back(parse_message((*messages)[i], fmt::format("{}.{}", path, i), model_name));
+    parsed.push_back(parse_message((*messages)[i], i, ordered, model_name));
   }
   return parsed;
 }

@@ -33,7 +33,7 @@ RunEnd Driver::run(const DriverOptions& options) {
     // below: signals, syncs, the lock.
     for (std::int64_t taken = 0; !exhausted && taken < options.queue_ahead; ++taken) {
       if (engine_->num_waiting() >= options.queue_ahead) break;
-      exhausted = !submit_next(options);
+      exhausted = !submit_next();
     }
     if (!engine_->idle()) {
       for (engine::Answer& answer : engine_->step()) take(std::move(answer));
@@ -55,7 +55,7 @@ RunEnd Driver::run(const DriverOptions& options) {
   return end;
 }
 
-bool Driver::submit_next(const DriverOptions& options) {
+bool Driver::submit_next() {
   while (next_record_ < workload_->size() && journal_->has(next_record_)) ++next_record_;
   if (next_record_ == workload_->size()) return false;
   WorkItem item = workload_->item(next_record_++);
@@ -71,12 +71,6 @@ bool Driver::submit_next(const DriverOptions& options) {
   }
   auto& prompts = std::get<std::vector<TokenizedPrompt>>(built);
   std::vector<engine::Request> requests = engine_requests(record, prompts, next_request_);
-  for (const engine::Request& request : requests) {
-    const auto fault = options.refusal ? options.refusal(request) : std::nullopt;
-    if (!fault) continue;
-    fail(item.index, item.custom_id, *fault);
-    return true;
-  }
   const auto count = requests.size();
   pending_.emplace(next_request_, Pending{item.index, std::move(record), std::move(prompts),
                                           std::vector<engine::Answer>(count), count});

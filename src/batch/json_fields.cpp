@@ -41,6 +41,10 @@ std::string parse_error_text(const std::string& what) {
   std::string text = what;
   if (const auto bracket = text.find("] "); bracket != std::string::npos)
     text.erase(0, bracket + 2);
+  // A record is one line, and has a number of its own in its file.
+  constexpr std::string_view kPlace = "at line 1, column ";
+  if (const auto place = text.find(kPlace); place != std::string::npos)
+    text.replace(place, kPlace.size(), "at column ");
   constexpr std::size_t kMaxLength = 240;
   if (text.size() > kMaxLength) {
     text.resize(kMaxLength);
@@ -49,13 +53,48 @@ std::string parse_error_text(const std::string& what) {
   return text::replace_invalid_utf8(text);
 }
 
+// The first key that an object has already, of a text that is known to be valid.
+std::string find_repeated_key(std::string_view text) {
+  std::vector<std::set<std::string>> seen;  // of the objects that are open
+  std::string repeated;
+  const auto look = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) seen.emplace_back();
+    if (event == Json::parse_event_t::object_end) seen.pop_back();
+    if (event == Json::parse_event_t::key && !seen.back().insert(value).second &&
+        repeated.empty()) {
+      repeated = value.get<std::string>();
+    }
+    return true;
+  };
+  const Json whole = Json::parse(text, look);
+  return repeated;
+}
+
+// Parses and compares the keys that were read with those that arrived, which is cheap.
+JsonObject parse_counting_keys(std::string_view text) {
+  std::vector<std::size_t> keys;  // of the objects that are open
+  bool lost = false;
+  const auto count = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.push_back(0);
+    if (event == Json::parse_event_t::key) ++keys.back();
+    if (event == Json::parse_event_t::object_end) {
+      lost = lost || value.size() != keys.back();
+      keys.pop_back();
+    }
+    return true;
+  };
+  JsonObject parsed{Json::parse(text, count), {}};
+  if (lost) parsed.repeated_key = find_repeated_key(text);
+  return parsed;
+}
+
 }  // namespace
 
 void refuse(std::string code, std::string message, std::string param, int status) {
   throw Refused{{status, std::move(code), std::move(message), std::move(param)}};
 }
 
-Json parse_json_object(std::string_view text) {
+JsonObject parse_json_object(std::string_view text) {
   if (const auto offset = text::find_invalid_utf8(text)) {
     refuse("invalid_json",
            fmt::format("not valid UTF-8: byte 0x{:02x} at byte {} of the record",
@@ -66,16 +105,17 @@ Json parse_json_object(std::string_view text) {
     refuse("invalid_json",
            fmt::format("JSON is nested {} levels deep, {} are allowed", depth, kMaxDepth), "");
   }
-  Json value;
+  JsonObject parsed;
   try {
-    value = Json::parse(text);
+    parsed = parse_counting_keys(text);
   } catch (const Json::exception& error) {
     refuse("invalid_json", fmt::format("not valid JSON: {}", parse_error_text(error.what())), "");
   }
-  if (!value.is_object()) {
-    refuse("invalid_json", fmt::format("expected a JSON object, found {}", json_kind(value)), "");
+  if (!parsed.value.is_object()) {
+    refuse("invalid_json", fmt::format("expected a JSON object, found {}", json_kind(parsed.value)),
+           "");
   }
-  return value;
+  return parsed;
 }
 
 std::string_view json_kind(const Json& value) {

@@ -25,9 +25,15 @@ struct Refused {
 [[noreturn]] void refuse(std::string code, std::string message, std::string param,
                          int status = 400);
 
+struct JsonObject {
+  Json value;
+  /// A key that some object in it has twice, or empty. `value` has one of the two.
+  std::string repeated_key;
+};
+
 /// Parses one JSON object: UTF-8, nesting depth and syntax checked.
 /// @throws Refused with code "invalid_json".
-Json parse_json_object(std::string_view text);
+JsonObject parse_json_object(std::string_view text);
 
 class JsonFields {
  public:
@@ -41,7 +47,7 @@ class JsonFields {
   std::optional<std::int64_t> integer(const std::string& name, std::int64_t low, std::int64_t high);
   std::optional<double> number(const std::string& name, double low, double high);
   std::optional<std::string> text(const std::string& name);
-  /// An array of integers in [low, high].
+  /// An array of token ids.
   std::optional<std::vector<std::int32_t>> ids(const std::string& name, std::int64_t vocab_size);
   /// Accepts and ignores these.
   void ignore(std::initializer_list<const char*> names);

@@ -116,7 +116,8 @@ void append_completion_logprobs(std::string& out, std::span<const TokenLogprob> 
   std::string names;
   std::string tops;
   // Offsets are places in the shown text, where a broken character is one U+FFFD.
-  text::Detokenizer detokenizer(*style.tokenizer, style.show_special);
+  const auto start = prompt.empty() ? text::DecodedText::kContinues : text::DecodedText::kBegins;
+  text::Detokenizer detokenizer(*style.tokenizer, style.show_special, start);
   std::int64_t offset = 0;
   const auto add = [&](const TokenLogprob& token, bool has_value) {
     const char* comma = names.empty() ? "" : ",";

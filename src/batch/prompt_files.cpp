@@ -1,12 +1,8 @@
 #include "caravan/batch/prompt_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -15,18 +11,20 @@
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "caravan/core/faults.h"
 #include "caravan/io/sha256.h"
+#include "prompt_format.h"
+#include "standard_input.h"
 
 namespace caravan::batch {
 namespace {
 
 namespace fs = std::filesystem;
 
-enum class Format { kJsonl, kTextLines, kWholeText, kYaml };
+using Format = PromptFormat;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::int64_t kMaxYamlBytes = 64 * 1024 * 1024;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 struct OneFile {
   std::string path;     // as named; "-" for standard input
@@ -35,82 +33,6 @@ struct OneFile {
   Format format = Format::kJsonl;
   std::vector<YamlPrompt> yaml;
 };
-
-std::optional<Format> format_of(const std::string& path, TextFiles text_files) {
-  const std::string extension = fs::path(path).extension().string();
-  if (extension == ".jsonl") return Format::kJsonl;
-  if (extension == ".txt") {
-    return text_files == TextFiles::kPromptPerLine ? Format::kTextLines : Format::kWholeText;
-  }
-  if (extension == ".yaml" || extension == ".yml") return Format::kYaml;
-  return std::nullopt;
-}
-
-std::vector<std::string> files_of_folder(const std::string& folder, TextFiles text_files) {
-  std::vector<std::string> files;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code type_error;
-    if (entry->is_regular_file(type_error) && format_of(entry->path().string(), text_files)) {
-      files.push_back(entry->path().string());
-    }
-  }
-  CARAVAN_CHECK(!error, MissingInputError, "--input {}: cannot read the folder: {}", folder,
-                error.message());
-  CARAVAN_CHECK(!files.empty(), MissingInputError,
-                "--input {}: the folder has no .jsonl, .txt or .yaml file", folder);
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-// Copies standard input to an unnamed place that can be read again; returns its path, which the
-// caller opens and removes.
-std::string spool_standard_input(const std::string& folder) {
-  std::string name = fmt::format("{}/.caravan-stdin-XXXXXX", folder);
-  const io::FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  CARAVAN_CHECK(file.get() >= 0, CannotCreateError,
-                "cannot create a file for standard input in {}: {}", folder, std::strerror(errno));
-  std::string buffer(kReadBytes, '\0');
-  while (true) {
-    const ssize_t got = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    const int cause = errno;
-    if (got <= 0) {
-      if (got < 0) ::unlink(name.c_str());
-      CARAVAN_CHECK(got == 0, IoError, "reading standard input failed: {}", std::strerror(cause));
-      return name;
-    }
-    for (ssize_t done = 0; done < got;) {
-      const ssize_t put =
-          ::write(file.get(), buffer.data() + done, static_cast<std::size_t>(got - done));
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) {
-        const int write_cause = errno;
-        ::unlink(name.c_str());
-        throw IoError(fmt::format("keeping standard input in {} failed: {}", folder,
-                                  std::strerror(write_cause)));
-      }
-      done += put;
-    }
-  }
-}
-
-// Standard input is a batch file if its first visible character opens an object.
-Format sniff(io::InputFile& file, TextFiles text_files) {
-  std::string head;
-  for (std::int64_t offset = 0; offset < file.size(); offset += std::ssize(head)) {
-    head.resize(static_cast<std::size_t>(std::min<std::int64_t>(file.size() - offset, 4096)));
-    file.read(offset, std::as_writable_bytes(std::span(head)));
-    std::string_view text = head;
-    if (offset == 0 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-    const auto first = text.find_first_not_of(" \t\r\n");
-    if (first == std::string_view::npos) continue;
-    if (text[first] == '{') return Format::kJsonl;
-    break;
-  }
-  return text_files == TextFiles::kPromptPerLine ? Format::kTextLines : Format::kWholeText;
-}
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
@@ -134,7 +56,8 @@ struct PromptFiles::State {
   std::int64_t blank_lines = 0;
   std::int64_t total_bytes = 0;
 
-  void add(const std::string& path, bool named_by_user);
+  void add_input(const std::string& input);
+  void add(const std::string& path);
   void add_standard_input();
   void check_distinct() const;
   void make_labels();
@@ -146,11 +69,16 @@ struct PromptFiles::State {
   void scan_yaml(std::int32_t index, io::Sha256& hash, const std::function<void(const Seen&)>& use);
 };
 
-void PromptFiles::State::add(const std::string& path, bool named_by_user) {
+void PromptFiles::State::add(const std::string& path) {
   const auto format = format_of(path, options.text_files);
-  CARAVAN_CHECK(format.has_value() || !named_by_user, UsageError,
+  CARAVAN_CHECK(format.has_value(), UsageError,
                 "--input {}: unknown kind of file; expected .jsonl (batch requests), .txt or .yaml",
                 path);
+  // A pipe can be read once only, and opening one may wait for ever.
+  CARAVAN_CHECK(fs::is_regular_file(path), UsageError,
+                "--input {}: expected a regular file; for a pipe use --input - and redirect it",
+                path);
+  const io::InputFile readable(path);
   OneFile file;
   file.path = file.storage = path;
   file.format = *format;
@@ -161,18 +89,33 @@ void PromptFiles::State::add(const std::string& path, bool named_by_user) {
 }
 
 void PromptFiles::State::add_standard_input() {
+  CARAVAN_CHECK(!standard_input, UsageError, "--input - is named twice");
   OneFile file;
   file.path = "-";
-  file.storage = spool_standard_input(options.spool_folder);
-  try {
-    standard_input.emplace(file.storage);
-  } catch (...) {
-    ::unlink(file.storage.c_str());
-    throw;
-  }
-  ::unlink(file.storage.c_str());  // lives on through the open descriptor
-  file.format = sniff(*standard_input, options.text_files);
+  standard_input.emplace(spool_standard_input(options));
+  file.format = sniff_format(*standard_input, options.text_files);
   files.push_back(std::move(file));
+}
+
+void PromptFiles::State::add_input(const std::string& input) {
+  if (input == "-") {
+    add_standard_input();
+    return;
+  }
+  std::error_code error;
+  const fs::file_status status = fs::status(input, error);
+  CARAVAN_CHECK(status.type() != fs::file_type::none, MissingInputError, "--input {}: {}", input,
+                error.message());
+  CARAVAN_CHECK(fs::exists(status), MissingInputError, "--input {}: no such file or folder", input);
+  if (!fs::is_directory(status)) {
+    add(input);
+    return;
+  }
+  Faults faults;
+  for (const std::string& path : prompt_files_of(input, options.text_files)) {
+    faults.attempt([&] { add(path); });
+  }
+  faults.require_none();
 }
 
 void PromptFiles::State::check_distinct() const {
@@ -300,24 +243,10 @@ void PromptFiles::State::scan_yaml(std::int32_t index, io::Sha256& hash,
 PromptFiles::PromptFiles(const std::vector<std::string>& inputs, PromptFilesOptions options)
     : state_(std::make_unique<State>()) {
   state_->options = std::move(options);
-  for (const std::string& input : inputs) {
-    if (input == "-") {
-      state_->add_standard_input();
-      continue;
-    }
-    std::error_code error;
-    const fs::file_status status = fs::status(input, error);
-    CARAVAN_CHECK(fs::exists(status), MissingInputError, "--input {}: no such file or folder",
-                  input);
-    if (fs::is_directory(status)) {
-      for (const std::string& path : files_of_folder(input, state_->options.text_files)) {
-        state_->add(path, false);
-      }
-    } else {
-      state_->add(input, true);
-    }
-  }
-  state_->check_distinct();
+  Faults faults;
+  for (const std::string& input : inputs) faults.attempt([&] { state_->add_input(input); });
+  faults.attempt([&] { state_->check_distinct(); });
+  faults.require_none();
   state_->make_labels();
 }
 
@@ -325,7 +254,11 @@ PromptFiles::~PromptFiles() = default;
 PromptFiles::PromptFiles(PromptFiles&&) noexcept = default;
 PromptFiles& PromptFiles::operator=(PromptFiles&&) noexcept = default;
 
-void PromptFiles::scan(const std::function<void(const Seen&)>& use) {
+void PromptFiles::scan(const std::function<void(const Seen&)>& take) {
+  const auto use = [&](const Seen& seen) {
+    throw_if_stopped(state_->options.stop_requested, "checking the input");
+    take(seen);
+  };
   state_->blank_lines = 0;
   state_->total_bytes = 0;
   io::Sha256 hash;

@@ -1,7 +1,9 @@
 #pragma once
-// The parts of a request body: messages, prompts, sampling, and fields that this program refuses.
+// The parts of a request body: messages, tools, prompts, sampling, and fields that this program
+// refuses.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "caravan/batch/record.h"
@@ -10,9 +12,36 @@
 
 namespace caravan::batch {
 
+/// `tools` and `tool_calls` of a request's body with their keys in the order of the request, which
+/// Json does not keep and a model sees. Read when first asked for.
+class OrderedBody {
+ public:
+  /// @param line  the whole request, known to be valid; outlives this object.
+  explicit OrderedBody(std::string_view line) : line_(line) {}
+  const nlohmann::ordered_json& get();
+
+ private:
+  std::string_view line_;
+  nlohmann::ordered_json body_;
+};
+
 /// `messages` of a chat request.
 /// @throws Refused.
-std::vector<text::ChatMessage> parse_messages(JsonFields& body, const std::string& model_name);
+std::vector<text::ChatMessage> parse_messages(JsonFields& body, OrderedBody& ordered,
+                                              const std::string& model_name);
+
+/// JSON texts of `tools`; none with `tool_choice` "none".
+/// @throws Refused.
+std::vector<std::string> parse_tools(JsonFields& body, OrderedBody& ordered);
+
+/// `tool_calls` of the message at `index`.
+/// @throws Refused.
+std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBody& ordered,
+                                                 std::size_t index);
+
+/// vLLM's `chat_template_kwargs`, as far as the built-in layouts have such arguments.
+/// @throws Refused naming any other.
+void parse_template_arguments(JsonFields& body, text::ChatOptions& options);
 
 /// Sampling fields that both endpoints share, over the defaults.
 /// @throws Refused.
@@ -20,7 +49,7 @@ engine::SamplingParams parse_sampling(JsonFields& body, const ParserOptions& opt
 /// The sampling of a request that says nothing.
 engine::SamplingParams default_sampling(const RequestDefaults& defaults);
 
-/// Refuses fields that are known but cannot be honoured (tools, response_format ...), and accepts
+/// Refuses fields that are known but cannot be honoured (response_format ...), and accepts
 /// those that have no effect here.
 /// @throws Refused with code "unsupported_parameter".
 void check_unsupported(JsonFields& body, Endpoint endpoint);

@@ -78,9 +78,13 @@ void parse_prompt_logprobs(JsonFields& body, Record& record) {
       std::max(record.sampling.top_prompt_logprobs, *record.output.prompt_logprobs);
 }
 
-void parse_chat_body(JsonFields& body, const ParserOptions& options, Record& record) {
-  record.messages = parse_messages(body, options.model_name);
+void parse_chat_body(JsonFields& body, const ParserOptions& options, std::string_view line,
+                     Record& record) {
+  OrderedBody ordered(line);
+  record.messages = parse_messages(body, ordered, options.model_name);
   record.chat_options.date = options.defaults.date;
+  record.chat_options.tools = parse_tools(body, ordered);
+  parse_template_arguments(body, record.chat_options);
   const auto generation_prompt = body.boolean("add_generation_prompt");
   record.chat_options.continue_final_message =
       body.boolean("continue_final_message").value_or(false);
@@ -162,8 +166,9 @@ void check_consistency(const JsonFields& body, const Record& record) {
   }
 }
 
-void parse_body(const Json& value, const ParserOptions& options, Record& record,
-                std::vector<std::string>& unknown) {
+// `line` is the whole request, of which `value` is the body.
+void parse_body(const Json& value, std::string_view line, const ParserOptions& options,
+                Record& record, std::vector<std::string>& unknown) {
   JsonFields body(value, "");
   check_unsupported(body, record.endpoint);
   check_model(body, options);
@@ -174,7 +179,7 @@ void parse_body(const Json& value, const ParserOptions& options, Record& record,
                               : record_seed(options.defaults.seed, record.custom_id);
   record.max_tokens = parse_max_tokens(body, record.endpoint, options.defaults);
   if (record.endpoint == Endpoint::kChat) {
-    parse_chat_body(body, options, record);
+    parse_chat_body(body, options, line, record);
   } else {
     parse_completion_body(body, options, record);
   }
@@ -196,11 +201,16 @@ RequestParser::RequestParser(ParserOptions options,
 ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custom_id) const {
   custom_id.clear();
   try {
-    const Json value = parse_json_object(line);
-    JsonFields envelope(value, "");
+    const JsonObject parsed = parse_json_object(line);
+    JsonFields envelope(parsed.value, "");
     Record record;
-    record.custom_id = required_custom_id(envelope);
+    if (parsed.repeated_key != "custom_id") record.custom_id = required_custom_id(envelope);
     custom_id = record.custom_id;
+    if (!parsed.repeated_key.empty()) {
+      refuse("invalid_json",
+             fmt::format("the key \"{}\" is there twice in one object", parsed.repeated_key),
+             parsed.repeated_key);
+    }
     record.endpoint = required_endpoint(envelope);
     const Json* body = envelope.find("body");
     if (body == nullptr) refuse("missing_field", "body is missing", "body");
@@ -210,7 +220,7 @@ ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custo
     }
     record.content_hash = text_hash(body->dump());
     std::vector<std::string> unknown = envelope.unknown();
-    parse_body(*body, options_, record, unknown);
+    parse_body(*body, line, options_, record, unknown);
     if (!unknown.empty() && options_.unknown_fields == UnknownFields::kRefuse) {
       refuse("unknown_parameter", fmt::format("{} is not a known field", unknown.front()),
              unknown.front());

@@ -6,7 +6,7 @@
 
 #include "caravan/core/error.h"
 #include "caravan/io/sha256.h"
-#include "caravan/text/utf8.h"
+#include "caravan/text/detokenizer.h"
 #include "json_text.h"
 #include "logprob_text.h"
 
@@ -79,8 +79,11 @@ struct BodyWriter {
     if (!record.output.echo) return {};
     const CompletionPrompt& source = record.prompts[index];
     if (const auto* text = std::get_if<std::string>(&source)) return *text;
-    return text::replace_invalid_utf8(
-        tokenizer.decode_bytes(prompt.ids, record.sampling.show_special));
+    text::Detokenizer detokenizer(tokenizer, record.sampling.show_special,
+                                  text::DecodedText::kBegins);
+    std::string decoded;
+    for (const std::int32_t id : prompt.ids) decoded += detokenizer.push(id);
+    return decoded + detokenizer.finish();
   }
 
   void completion_choice(std::size_t index, const TokenizedPrompt& prompt,

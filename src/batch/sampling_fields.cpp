@@ -85,6 +85,13 @@ bool is_plain_text_format(const Json& format) {
          format["type"] == "text";
 }
 
+// False for a field that is absent, null or empty.
+bool asks_for_something(const Json* value) {
+  if (value == nullptr) return false;
+  if (value->is_string()) return !value->get_ref<const std::string&>().empty();
+  return !value->is_structured() || !value->empty();
+}
+
 void refuse_unsupported(const JsonFields& body, const std::string& name,
                         std::string_view reason = "is not supported") {
   refuse("unsupported_parameter", fmt::format("{} {}", body.path(name), reason), body.path(name));
@@ -139,8 +146,7 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
   if (body.boolean("stream").value_or(false)) {
     refuse_unsupported(body, "stream", "must be false: a batch answers with whole lines");
   }
-  for (const char* name : {"tools",
-                           "functions",
+  for (const char* name : {"functions",
                            "function_call",
                            "stream_options",
                            "audio",
@@ -157,7 +163,6 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
                            "structured_outputs",
                            "truncate_prompt_tokens",
                            "chat_template",
-                           "chat_template_kwargs",
                            "documents",
                            "prompt_embeds",
                            "bad_words",
@@ -165,15 +170,11 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
                            "mm_processor_kwargs",
                            "kv_transfer_params",
                            "length_penalty"}) {
-    const Json* value = body.find(name);
-    const bool harmless = value == nullptr ||
-                          ((value->is_array() || value->is_object()) && value->empty()) ||
-                          (value->is_string() && value->get_ref<const std::string&>().empty());
-    if (!harmless) refuse_unsupported(body, name);
+    if (asks_for_something(body.find(name))) refuse_unsupported(body, name);
   }
   const Json* choice = body.find("tool_choice");
   if (choice != nullptr && *choice != "none" && *choice != "auto") {
-    refuse_unsupported(body, "tool_choice");
+    refuse_unsupported(body, "tool_choice", "is not supported beyond \"auto\" and \"none\"");
   }
   const Json* format = body.find("response_format");
   if (format != nullptr && !is_plain_text_format(*format)) {
@@ -194,6 +195,11 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
     for (const char* name : {"echo", "add_special_tokens"}) {
       if (body.boolean(name).value_or(false))
         refuse_unsupported(body, name, "is not supported for chat");
+    }
+  } else {
+    for (const char* name : {"tools", "chat_template_kwargs"}) {
+      if (asks_for_something(body.find(name)))
+        refuse_unsupported(body, name, "is not supported for completions");
     }
   }
   body.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",

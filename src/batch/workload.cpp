@@ -14,8 +14,6 @@
 namespace caravan::batch {
 namespace {
 
-constexpr std::size_t kMaxListedFaults = 50;
-
 // A prompt that a user laid out by hand, control tokens and all, for a program that reads them so.
 bool spells_start_token(const Record& record, const text::Tokenizer& tokenizer) {
   const auto bos = tokenizer.spec().bos_id;
@@ -122,41 +120,57 @@ WorkItem Workload::item(std::int64_t index) {
   return {index, std::move(custom_id), std::move(record)};
 }
 
-void Workload::check_capacity(
-    std::int64_t kv_tokens,
-    const std::function<std::optional<RecordFault>(const engine::Request&)>& refusal) {
+std::vector<LargeRecord> Workload::too_large(std::int64_t kv_tokens) {
+  std::vector<LargeRecord> large;
   for (std::int64_t index = 0; index < size(); ++index) {
-    if (entries_[static_cast<std::size_t>(index)].worst_case <= kv_tokens) continue;
-    if (faulty_.contains(index)) continue;
+    const Entry& entry = entries_[static_cast<std::size_t>(index)];
+    if (entry.worst_case <= kv_tokens || faulty_.contains(index)) continue;
     const WorkItem checked = item(index);
     const Record& record = std::get<Record>(checked.record);
     const BuiltPrompts built = builder_->build(record);
     const auto* prompts = std::get_if<std::vector<TokenizedPrompt>>(&built);
     CARAVAN_ASSERT(prompts != nullptr, "record {} passed its check and cannot be built", index);
-    for (const engine::Request& request : engine_requests(record, *prompts, 0)) {
-      std::optional<RecordFault> fault = refusal(request);
-      if (!fault) continue;
-      mark_faulty(index, checked.custom_id, std::move(*fault));
-      break;
+    LargeRecord largest{files_.label(entry.place), 0, 0};
+    for (const TokenizedPrompt& prompt : *prompts) {
+      const auto tokens = checked_cast<std::int64_t>(prompt.ids.size());
+      if (tokens + prompt.max_tokens <= largest.prompt_tokens + largest.max_tokens) continue;
+      largest.prompt_tokens = tokens;
+      largest.max_tokens = prompt.max_tokens;
+    }
+    const bool computes = largest.max_tokens > 0 || record.sampling.prompt_logprobs;
+    // The last new token is not fed back.
+    if (computes && largest.prompt_tokens + largest.max_tokens - 1 > kv_tokens) {
+      large.push_back(std::move(largest));
     }
   }
+  return large;
 }
 
-std::string Workload::fault_list() const {
+std::string Workload::fault_list(std::size_t most_lines) const {
   if (faulty_.empty()) return {};
   std::vector<std::int64_t> order;
   order.reserve(faulty_.size());
   for (const auto& [index, faulty] : faulty_) order.push_back(index);
   std::sort(order.begin(), order.end());
   std::string list = fmt::format("{} of {} records cannot be run:", order.size(), size());
-  for (std::size_t i = 0; i < order.size() && i < kMaxListedFaults; ++i) {
-    const auto& place = entries_[static_cast<std::size_t>(order[i])].place;
-    const Faulty& faulty = faulty_.at(order[i]);
-    list += fmt::format("\n{}: {}", log::escape_line(files_.label(place)),
-                        log::escape_line(faulty.fault.message));
-  }
-  if (order.size() > kMaxListedFaults) {
-    list += fmt::format("\n... and {} more", order.size() - kMaxListedFaults);
+  std::size_t lines = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end, ++lines) {
+    if (lines == most_lines) {
+      return list + fmt::format("\n... and {} more records", order.size() - begin);
+    }
+    const RecordPlace& first = entries_[static_cast<std::size_t>(order[begin])].place;
+    const std::string& message = faulty_.at(order[begin]).fault.message;
+    const auto continues = [&](std::size_t next) {
+      return next < order.size() && order[next] == order[next - 1] + 1 &&
+             entries_[static_cast<std::size_t>(order[next])].place.file == first.file &&
+             faulty_.at(order[next]).fault.message == message;
+    };
+    for (end = begin + 1; continues(end);) ++end;
+    const RecordPlace& last = entries_[static_cast<std::size_t>(order[end - 1])].place;
+    const std::string range =
+        end - begin == 1 ? "" : fmt::format(" to {} ({} records)", last.line, end - begin);
+    list += fmt::format("\n{}{}: {}", log::escape_line(files_.label(first)), range,
+                        log::escape_line(message));
   }
   return list;
 }

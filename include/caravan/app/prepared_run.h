@@ -46,8 +46,6 @@ class PreparedRun {
   const batch::Record& prompt_record() const { return *prompt_record_; }
   const std::vector<batch::TokenizedPrompt>& prompt_ids() const { return prompt_ids_; }
 
-  /// Why the engine can never run a request, and what to change.
-  std::optional<batch::RecordFault> refusal(const engine::Request& request) const;
   batch::Fingerprint fingerprint() const;
 
  private:
@@ -55,6 +53,9 @@ class PreparedRun {
   void check_records();
   void build_prompt();
   void plan(const std::vector<std::int64_t>& free_bytes);
+  void check_capacity();
+  void check_defaults() const;
+  bool fits_cache(const batch::TokenizedPrompt& prompt) const;
 
   JobOptions options_;
   std::optional<ModelFront> model_;

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +27,6 @@ struct DriverOptions {
   double log_seconds = 30;        // between progress lines
   std::function<bool()> stop_requested;
   std::function<void()> keep_alive;  // called at every sync
-  /// Why the engine can never run a request, or nothing (Engine::refusal).
-  std::function<std::optional<RecordFault>(const engine::Request&)> refusal;
 };
 
 /// What this run did (records of an earlier run are not counted).
@@ -52,6 +49,7 @@ class Driver {
          engine::Engine& engine, Journal& journal);
 
   /// Collective through the engine: followers are in Engine::follow. Does not stop them.
+  /// @pre Workload::too_large() names no record for the engine's cache.
   /// @throws IoError when the journal cannot be written; then no step is under way.
   RunEnd run(const DriverOptions& options);
 
@@ -65,7 +63,7 @@ class Driver {
     std::vector<engine::Answer> answers;
     std::size_t missing = 0;
   };
-  bool submit_next(const DriverOptions& options);
+  bool submit_next();
   void take(engine::Answer answer);
   void finish(const Pending& pending);
   void fail(std::int64_t index, const std::string& custom_id, const RecordFault& fault);

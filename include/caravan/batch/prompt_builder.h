@@ -27,9 +27,12 @@ class PromptBuilder {
   PromptBuilder(const text::Tokenizer& tokenizer, const text::ChatFormat& chat_format,
                 std::int64_t context_tokens);
 
+  /// Every fault is found here or by check(): prompts that the chat layout cannot express, that are
+  /// empty or do not fit the context with their answer, and a min_tokens that cannot be kept.
   BuiltPrompts build(const Record& record) const;
 
-  /// Checks as build() does, but tokenizes only where the number of bytes leaves doubt.
+  /// Finds the faults that build() finds, but tokenizes only where the number of bytes leaves
+  /// doubt.
   std::optional<RecordFault> check(const Record& record) const;
 
   /// Positions that the longest sequence of the record may fill: an upper bound without tokenizing.
@@ -41,13 +44,17 @@ class PromptBuilder {
  private:
   struct Sizes;
   Sizes sizes(const Record& record) const;
+  std::optional<RecordFault> endpoint_fault(const Record& record) const;
   std::optional<RecordFault> early_fault(const Record& record, const Sizes& sizes) const;
+  bool may_be_empty(const Record& record) const;
   std::vector<std::int32_t> completion_ids(const Record& record,
                                            const CompletionPrompt& prompt) const;
 
   const text::Tokenizer* tokenizer_;
   const text::ChatFormat* chat_format_;
   std::int64_t context_tokens_;
+  bool keeps_all_text_;      // each byte of a text is in a token
+  bool spaces_within_text_;  // a tokenizer may put spaces before parts of a text
 };
 
 }  // namespace caravan::batch

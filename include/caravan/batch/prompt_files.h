@@ -23,6 +23,7 @@ struct PromptFilesOptions {
   Endpoint text_endpoint = Endpoint::kChat;  // of prompts that name none (.txt, .yaml)
   std::string system;                        // put in front of those prompts where they have none
   std::string spool_folder = ".";            // where standard input is kept during the run
+  std::function<bool()> stop_requested;      // asked while reading; may be empty
 };
 
 /// Where a record is.
@@ -35,11 +36,13 @@ struct RecordPlace {
 
 class PromptFiles {
  public:
-  /// @param inputs  files (.jsonl, .txt, .yaml, .yml), folders of such files, or "-" for standard
-  /// input.
-  /// @throws MissingInputError for a path that does not exist or a folder without prompt files;
-  /// UsageError for an unknown kind of file or one that is named twice; InputError for a YAML file
-  /// that cannot be understood.
+  /// @param inputs  files (.jsonl, .txt, .yaml, .yml in any case), folders, or "-" for standard
+  /// input. Of a folder the prompt files are taken, sorted by name, and what else is in it is
+  /// warned about; hidden files are passed over, folders in it are not entered.
+  /// @throws MissingInputError for a path that does not exist or cannot be read, or a folder
+  /// without prompt files; UsageError for an unknown kind of file or one that is named twice;
+  /// InputError for a YAML file that cannot be understood. With several faults an Error with the
+  /// first one's code and all texts. Error kTemporary when a stop is requested.
   PromptFiles(const std::vector<std::string>& inputs, PromptFilesOptions options);
   ~PromptFiles();
   PromptFiles(PromptFiles&&) noexcept;
@@ -47,6 +50,7 @@ class PromptFiles {
 
   /// Streams all files once and calls `use` for every record in input order. A record longer than
   /// kMaxRecordBytes comes with `too_long` set and no text.
+  /// @throws IoError; Error kTemporary when a stop is requested; what `use` throws.
   struct Seen {
     RecordPlace place;
     std::string_view text;  // valid during the call

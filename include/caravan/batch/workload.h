@@ -5,8 +5,7 @@
 // Leaves out: running them (driver.h).
 
 #include <cstdint>
-#include <functional>
-#include <optional>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,8 +31,15 @@ struct WorkloadSummary {
   std::int64_t completions = 0;
   std::int64_t blank_lines = 0;
   std::int64_t input_bytes = 0;
-  std::int64_t open_ended = 0;  // records without a token limit: up to the context's end
+  std::int64_t open_ended = 0;  // good records without a token limit: up to the context's end
   std::int64_t bos_texts = 0;   // raw prompts that spell the start token, which stays plain text
+};
+
+/// A record, and the positions that its longest prompt and answer may take.
+struct LargeRecord {
+  std::string label;  // "prompts.jsonl:7"
+  std::int64_t prompt_tokens = 0;
+  std::int64_t max_tokens = 0;
 };
 
 class Workload {
@@ -41,16 +47,15 @@ class Workload {
   /// Reads and checks everything. Both references outlive this object.
   Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder);
 
-  /// Marks records faulty that the engine can never run (`refusal` gives the reason, or nothing).
-  /// Only records that may need more than `kv_tokens` positions are looked at.
-  void check_capacity(
-      std::int64_t kv_tokens,
-      const std::function<std::optional<RecordFault>(const engine::Request&)>& refusal);
+  /// Good records that fit the model's context but not a cache of `kv_tokens` positions, in order.
+  /// That is no fault of theirs.
+  std::vector<LargeRecord> too_large(std::int64_t kv_tokens);
 
-  /// @throws InputError listing the faults (the first 50, and how many there are) if there is any.
+  /// @throws InputError listing all faults if there is any.
   void require_valid() const;
-  /// The same list as text; empty when all is well.
-  std::string fault_list() const;
+  /// All faults, or the first `most_lines`, as text; empty when all is well. Records of one file
+  /// that follow each other and have the same fault share a line.
+  std::string fault_list(std::size_t most_lines = std::numeric_limits<std::size_t>::max()) const;
 
   const WorkloadSummary& summary() const { return summary_; }
   std::int64_t size() const { return summary_.records; }

@@ -30,11 +30,15 @@ inline std::string completion_line(const std::string& id, const std::string& pro
          "}}";
 }
 
-/// Tokenizer, chat layout (none: the byte tokenizer has no control tokens for one) and builder.
+/// Tokenizer, chat layout (none, or Llama 2's, which needs no tokens of its own) and builder.
 struct BuilderRig {
-  explicit BuilderRig(std::int64_t context_tokens, bool add_bos = false)
-      : tokenizer(spec(add_bos)),
-        chat_format(text::ChatFormatKind::kNone, tokenizer),
+  explicit BuilderRig(std::int64_t context_tokens, bool add_bos = false,
+                      text::ChatFormatKind kind = text::ChatFormatKind::kNone)
+      : BuilderRig(context_tokens, spec(add_bos), kind) {}
+  BuilderRig(std::int64_t context_tokens, text::TokenizerSpec tokenizer_spec,
+             text::ChatFormatKind kind = text::ChatFormatKind::kNone)
+      : tokenizer(std::move(tokenizer_spec)),
+        chat_format(kind, tokenizer),
         builder(tokenizer, chat_format, context_tokens) {}
 
   static text::TokenizerSpec spec(bool add_bos) {

@@ -71,6 +71,68 @@ TEST(PromptBuilder, WorstCaseBoundsWhatIsBuilt) {
   EXPECT_GE(rig.builder.worst_case_tokens(record), std::ssize(built.at(0).ids) + 10);
 }
 
+Record chat(std::vector<text::ChatMessage> messages, std::optional<std::int64_t> max_tokens) {
+  Record record;
+  record.messages = std::move(messages);
+  record.max_tokens = max_tokens;
+  return record;
+}
+
+TEST(PromptBuilder, MinTokensThatTheContextCannotHoldAreAFault) {
+  const BuilderRig rig(32, true, text::ChatFormatKind::kLlama2);
+  for (const std::int64_t min_tokens : {12, 13, 14, 15, 16, 1000}) {
+    Record record = chat({{"user", "abc"}}, std::nullopt);  // <eot>[INST] abc [/INST]: 19 tokens
+    record.sampling.min_tokens = min_tokens;
+    EXPECT_EQ(fault_code(rig, record), min_tokens > 13 ? "context_length_exceeded" : "")
+        << min_tokens;
+    Record raw = completion(std::string(18, 'a'), std::nullopt);
+    raw.sampling.min_tokens = min_tokens;
+    EXPECT_EQ(fault_code(rig, raw), min_tokens > 13 ? "context_length_exceeded" : "") << min_tokens;
+  }
+  Record record = chat({{"user", "abcd"}}, std::nullopt);
+  record.sampling.min_tokens = 1000;
+  EXPECT_EQ(rig.builder.check(record)->param, "min_tokens");
+}
+
+TEST(PromptBuilder, WhatALayoutCannotExpressIsFoundBeforeTheRun) {
+  const BuilderRig rig(4096, true, text::ChatFormatKind::kLlama2);
+  const auto param = [&](const Record& record) {
+    EXPECT_NE(fault_code(rig, record), "");
+    return rig.builder.check(record).value_or(RecordFault{}).param;
+  };
+  EXPECT_EQ(param(chat({{"assistant", "x"}}, 4)), "messages.0");
+  EXPECT_EQ(param(chat({{"user", "x"}, {"user", "y"}}, 4)), "messages.1");
+  EXPECT_EQ(param(chat({{"user", "x"}, {"tool", "y"}}, 4)), "messages.1");
+  EXPECT_EQ(param(chat({{"system", "x"}}, 4)), "messages");
+  Record tools = chat({{"user", "x"}}, 4);
+  tools.chat_options.tools = {"{}"};
+  EXPECT_EQ(param(tools), "tools");
+  EXPECT_EQ(fault_code(rig, tools), "unsupported_parameter");
+  tools.chat_options.tools.clear();
+  tools.chat_options.builtin_tools = {"brave_search"};
+  EXPECT_EQ(param(tools), "chat_template_kwargs.builtin_tools");
+}
+
+TEST(PromptBuilder, TextsThatLeaveNoTokenAreFoundBeforeTheRun) {
+  text::TokenizerSpec spec = test::byte_tokenizer_spec();
+  spec.tokens['q'].clear();  // a byte without a token is left out
+  const BuilderRig rig(32, spec);
+  EXPECT_EQ(fault_code(rig, completion("qqq", 4)), "empty_prompt");
+  EXPECT_EQ(fault_code(rig, completion("qaq", 4)), "");
+  EXPECT_EQ(fault_code(rig, completion(std::string(100000, 'q') + "a", 4)), "");
+}
+
+TEST(PromptBuilder, StopIdsThatLeaveNothingBeforeMinTokensAreAFault) {
+  const BuilderRig rig(32);
+  Record record = completion("a", 4);
+  for (std::int32_t id = 0; id < test::kByteVocabulary; ++id) {
+    record.sampling.stop_ids.push_back(id);
+  }
+  EXPECT_EQ(fault_code(rig, record), "");
+  record.sampling.min_tokens = 1;
+  EXPECT_EQ(fault_code(rig, record), "invalid_value");
+}
+
 TEST(PromptBuilder, ModelsWithoutChatFormatRefuseChats) {
   const BuilderRig rig(32);
   Record record;

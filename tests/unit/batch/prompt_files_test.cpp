@@ -1,6 +1,7 @@
 #include "caravan/batch/prompt_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -71,10 +72,33 @@ TEST(PromptFiles, FoldersGiveTheirPromptFilesInOrder) {
   const TemporaryFolder folder;
   folder.write("b.txt", "second\n");
   folder.write("a.jsonl", "{}\n");
-  folder.write("c.md", "ignored");
-  folder.write("d.yaml", "user: third\n");
+  folder.write("c.md", "not read");
+  folder.write(".hidden.txt", "hidden\n");
+  folder.write("d.YAML", "user: third\n");
+  std::filesystem::create_directory(folder.file("e.txt"));
+  folder.write("e.txt/f.txt", "not entered\n");
+  testing::internal::CaptureStderr();
   PromptFiles files({folder.path()}, {});
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find(": c.md, e.txt/"), std::string::npos) << log;
+  EXPECT_EQ(log.find("hidden"), std::string::npos) << log;
   EXPECT_EQ(scan(files).texts, (std::vector<std::string>{"{}", "second", "third"}));
+}
+
+TEST(PromptFiles, AStopEndsReadingAndChecking) {
+  const TemporaryFolder folder;
+  bool stop = false;
+  PromptFilesOptions options;
+  options.stop_requested = [&] { return stop; };
+  PromptFiles files({folder.write("p.txt", "1\n2\n3\n")}, options);
+  int seen = 0;
+  try {
+    files.scan([&](const PromptFiles::Seen&) { stop = ++seen == 2; });
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kTemporary);
+  }
+  EXPECT_EQ(seen, 2);
 }
 
 TEST(PromptFiles, EqualNamesAreToldApartByPath) {
@@ -105,9 +129,30 @@ TEST(PromptFiles, SaysWhatIsWrongWithAnInput) {
                                   "no such file");
   expect_error<UsageError>([&] { PromptFiles({folder.write("p.csv", "x")}, {}); }, "unknown kind");
   expect_error<UsageError>([&] { PromptFiles({good, good}, {}); }, "named twice");
+  ASSERT_EQ(::mkfifo(folder.file("pipe.txt").c_str(), 0600), 0);
+  expect_error<UsageError>([&] { PromptFiles({folder.file("pipe.txt")}, {}); }, "--input -");
   std::filesystem::create_directory(folder.file("empty"));
   expect_error<MissingInputError>([&] { PromptFiles({folder.file("empty")}, {}); },
                                   "no .jsonl, .txt or .yaml");
+}
+
+TEST(PromptFiles, EveryInputWithAFaultIsNamed) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("bad"));
+  folder.write("bad/x.yaml", "usr: 1\n");
+  folder.write("bad/y.yaml", "usr: 2\n");
+  try {
+    PromptFiles({folder.file("none.txt"), folder.write("good.txt", "x\n"), folder.file("nor.txt"),
+                 folder.write("p.csv", "x"), folder.file("bad")},
+                {});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kMissingInput);
+    for (const char* words : {"none.txt: no such file", "nor.txt: no such file", "p.csv: unknown",
+                              "bad/x.yaml:1", "bad/y.yaml:1"}) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(PromptFiles, PlainPromptsBecomeRecordsWithPlaceAsId) {

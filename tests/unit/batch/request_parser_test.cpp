@@ -124,6 +124,16 @@ TEST(RequestParser, EchoWithLogprobsAsksForPromptLogprobs) {
       parse_good(completion_line("a", R"("x")", R"(,"logprobs":2)")).sampling.prompt_logprobs);
 }
 
+TEST(RequestParser, ARepeatedKeyIsNamedWithTheRecord) {
+  std::string custom_id;
+  const RequestParser parser(parser_options());
+  const ParsedRecord parsed = parser.parse_line(chat_line("r7", R"(,"n":1,"n":2)"), custom_id);
+  EXPECT_EQ(std::get<RecordFault>(parsed).message, "the key \"n\" is there twice in one object");
+  EXPECT_EQ(custom_id, "r7");
+  parser.parse_line(R"({"custom_id":"a","custom_id":"b"})", custom_id);
+  EXPECT_EQ(custom_id, "") << "neither of the two";
+}
+
 TEST(RequestParser, NullMeansAbsent) {
   const Record record = parse_good(
       chat_line("a", R"(,"max_tokens":null,"stop":null,"tools":null,"seed":null,"n":null)"));
@@ -197,11 +207,12 @@ TEST(RequestParser, RefusesEachFaultByName) {
       {open +
            R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}})",
        "unsupported_parameter", "messages.0.content.0"},
-      {open + R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{"id":"1"}]}]}})",
-       "unsupported_parameter", "messages.0.tool_calls"},
       {chat_line("a", R"(,"stream":true)"), "unsupported_parameter", "stream"},
       {chat_line("a", R"(,"stream":"True")"), "invalid_type", "stream"},
-      {chat_line("a", R"(,"tools":[{"type":"function"}])"), "unsupported_parameter", "tools"},
+      {chat_line("a", R"(,"functions":[{"name":"f"}])"), "unsupported_parameter", "functions"},
+      {chat_line("a", R"(,"seed":1,"seed":2)"), "invalid_json", "seed"},
+      {chat_line("a", R"(,"logit_bias":{"65":1,"66":1,"65":2})"), "invalid_json", "65"},
+      {R"({"custom_id":"a","custom_id":"a"})", "invalid_json", "custom_id"},
       {chat_line("a", R"(,"response_format":{"type":"json_object"})"), "unsupported_parameter",
        "response_format"},
       {chat_line("a", R"(,"echo":true)"), "unsupported_parameter", "echo"},

@@ -59,13 +59,20 @@ TEST_F(WorkloadTest, TextsOfUsersForgeNoLinesOfTheList) {
   EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 1) << list;
 }
 
-TEST_F(WorkloadTest, LongListsAreCutAndCounted) {
+TEST_F(WorkloadTest, EveryFaultIsListedAndEqualOnesShareALine) {
   std::string content;
   for (int i = 0; i < 80; ++i) content += "{\n";
-  const std::string list = load(content).fault_list();
-  EXPECT_NE(list.find("p.jsonl:50:"), std::string::npos);
-  EXPECT_EQ(list.find("p.jsonl:51:"), std::string::npos);
-  EXPECT_NE(list.find("and 30 more"), std::string::npos);
+  content += completion_line("a", R"("x")") + "\n{\n";
+  for (int i = 0; i < 60; ++i) content += "{\"x" + std::to_string(i) + "\n";
+  const Workload workload = load(content);
+  const std::string list = workload.fault_list();
+  EXPECT_NE(list.find("141 of 142 records"), std::string::npos) << list;
+  EXPECT_NE(list.find("\np.jsonl:1 to 80 (80 records): not valid JSON"), std::string::npos) << list;
+  EXPECT_NE(list.find("\np.jsonl:82: not valid JSON"), std::string::npos) << list;
+  EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 62) << list;
+  const std::string cut = workload.fault_list(2);
+  EXPECT_NE(cut.find("p.jsonl:82:"), std::string::npos) << cut;
+  EXPECT_NE(cut.find("... and 60 more records"), std::string::npos) << cut;
 }
 
 TEST_F(WorkloadTest, ItemsComeBackWhenTheirTurnIs) {
@@ -103,18 +110,23 @@ TEST_F(WorkloadTest, WorstCaseTakesTheLargestSequences) {
   EXPECT_EQ(workload.worst_case_tokens(3), workload.worst_case_tokens(100));
 }
 
-TEST_F(WorkloadTest, CapacityFaultsNameTheRefusal) {
-  Workload workload = load(completion_line("a", R"("1234567890")", R"(,"max_tokens":20)") + "\n" +
-                           completion_line("b", R"("1")", R"(,"max_tokens":1)") + "\n");
-  workload.check_capacity(16, [](const engine::Request& request) {
-    return std::ssize(request.prompt) + request.sampling.max_tokens > 16
-               ? std::optional(
-                     RecordFault{400, "context_length_exceeded", "too large", "max_tokens"})
-               : std::nullopt;
-  });
+TEST_F(WorkloadTest, RecordsLargerThanTheCacheAreNamedAndNotFaulty) {
+  Workload workload =
+      load(completion_line("a", R"(["1","1234567890"])", R"(,"max_tokens":20)") + "\n" +
+           completion_line("b", R"("1")", R"(,"max_tokens":1)") + "\n" +
+           completion_line("c", "\"" + std::string(40, 'c') + "\"", R"(,"max_tokens":0)") + "\n" +
+           completion_line("d", "\"" + std::string(40, 'd') + "\"",
+                           R"(,"max_tokens":0,"echo":true,"logprobs":0)") +
+           "\n{\n");
+  EXPECT_TRUE(workload.too_large(39).empty());
+  const auto large = workload.too_large(28);
+  ASSERT_EQ(large.size(), 2U);  // "c" needs no cache at all
+  EXPECT_EQ(large[0].label, "p.jsonl:1");
+  EXPECT_EQ(large[0].prompt_tokens, 10);
+  EXPECT_EQ(large[0].max_tokens, 20);
+  EXPECT_EQ(large[1].label, "p.jsonl:4");
+  EXPECT_EQ(workload.too_large(29).size(), 1U) << "the last new token is not fed back";
   EXPECT_EQ(workload.summary().faulty, 1);
-  EXPECT_NE(workload.fault_list().find("p.jsonl:1: too large"), std::string::npos);
-  EXPECT_EQ(std::get<RecordFault>(workload.item(0).record).code, "context_length_exceeded");
 }
 
 TEST_F(WorkloadTest, CountsPromptsThatSpellTheStartToken) {

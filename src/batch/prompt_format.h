@@ -1,0 +1,28 @@
+#pragma once
+// Which kinds of prompt files there are, and which files of a folder are such.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "caravan/batch/prompt_files.h"
+
+namespace caravan::batch {
+
+enum class PromptFormat { kJsonl, kTextLines, kWholeText, kYaml };
+
+/// By the end of the name, in any case.
+std::optional<PromptFormat> format_of(const std::string& path, TextFiles text_files);
+
+/// By content: a batch file if the first visible character opens an object, else text.
+PromptFormat sniff_format(io::InputFile& file, TextFiles text_files);
+
+/// Paths of the prompt files of a folder, sorted. Hidden files are passed over, everything else is
+/// named in one warning.
+/// @throws MissingInputError if the folder cannot be read or has none.
+std::vector<std::string> prompt_files_of(const std::string& folder, TextFiles text_files);
+
+/// What each file and standard input may begin with.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+}  // namespace caravan::batch

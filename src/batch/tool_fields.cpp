@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "request_fields.h"
+
+namespace caravan::batch {
+namespace {
+
+// Bounds the work on one hostile record; a context is used up long before.
+constexpr std::size_t kMaxToolsBytes = 256 * 1024;
+
+// Object at `path`, or a refusal.
+void require_object(const Json& value, const std::string& path) {
+  if (value.is_object()) return;
+  refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(value)),
+         path);
+}
+
+std::string required_text(JsonFields& fields, const std::string& name) {
+  const auto text = fields.text(name);
+  if (!text || text->empty()) {
+    refuse("missing_field", fmt::format("{} is missing", fields.path(name)), fields.path(name));
+  }
+  return *text;
+}
+
+void require_size(const Json& value, const std::string& path) {
+  if (const auto bytes = value.dump().size(); bytes > kMaxToolsBytes) {
+    refuse("invalid_value",
+           fmt::format("{} has {} bytes, at most {} are allowed", path, bytes, kMaxToolsBytes),
+           path);
+  }
+}
+
+// The `function` of a tool or of a call, whose `type` must be "function".
+const Json& function_of(const Json& value, const std::string& path) {
+  require_object(value, path);
+  JsonFields fields(value, path + ".");
+  const std::string type = fields.text("type").value_or("function");
+  if (type != "function") {
+    refuse("unsupported_parameter",
+           fmt::format("{}.type must be \"function\", found \"{}\"", path, type), path + ".type");
+  }
+  const Json* function = fields.find("function");
+  if (function == nullptr) {
+    refuse("missing_field", fmt::format("{}.function is missing", path), path + ".function");
+  }
+  require_object(*function, path + ".function");
+  return *function;
+}
+
+// The `arguments` of a call: text of an object, or (as in chat templates) the object itself.
+std::string call_arguments(JsonFields& function, OrderedBody& ordered, std::size_t message,
+                           std::size_t call) {
+  const Json* arguments = function.find("arguments");
+  if (arguments == nullptr || !arguments->is_object()) return required_text(function, "arguments");
+  require_size(*arguments, function.path("arguments"));
+  const auto& calls = ordered.get().at("messages").at(message).at("tool_calls");
+  return calls.at(call).at("function").at("arguments").dump();
+}
+
+}  // namespace
+
+const nlohmann::ordered_json& OrderedBody::get() {
+  using Ordered = nlohmann::ordered_json;
+  if (!body_.is_null()) return body_;
+  // Long objects are slow to read in order, so what nobody asks for is left out.
+  std::string section;
+  const auto wanted = [&](int depth, Ordered::parse_event_t event, const Ordered& value) {
+    if (event != Ordered::parse_event_t::key) return true;
+    if (depth == 1) return value == "body";
+    if (depth == 2) {
+      section = value.get<std::string>();
+      return section == "tools" || section == "messages";
+    }
+    return depth != 4 || section != "messages" || value == "tool_calls";
+  };
+  body_ = Ordered::parse(line_, wanted).at("body");
+  return body_;
+}
+
+std::vector<std::string> parse_tools(JsonFields& body, OrderedBody& ordered) {
+  const Json* tools = body.find("tools");
+  const Json* choice = body.find("tool_choice");
+  if (tools == nullptr) return {};
+  const std::string path = body.path("tools");
+  if (!tools->is_array()) {
+    refuse("invalid_type", fmt::format("{} must be an array, found {}", path, json_kind(*tools)),
+           path);
+  }
+  for (std::size_t i = 0; i < tools->size(); ++i) {
+    const std::string tool_path = fmt::format("{}.{}", path, i);
+    JsonFields function(function_of((*tools)[i], tool_path), tool_path + ".function.");
+    required_text(function, "name");
+  }
+  require_size(*tools, path);
+  if (choice != nullptr && *choice == "none") return {};
+  std::vector<std::string> texts;
+  if (tools->empty()) return texts;
+  for (const auto& tool : ordered.get().at("tools")) texts.push_back(tool.dump());
+  return texts;
+}
+
+std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBody& ordered,
+                                                 std::size_t index) {
+  const Json* calls = message.find("tool_calls");
+  if (calls == nullptr) return {};
+  const std::string path = message.path("tool_calls");
+  if (!calls->is_array()) {
+    refuse("invalid_type", fmt::format("{} must be an array, found {}", path, json_kind(*calls)),
+           path);
+  }
+  std::vector<text::ChatToolCall> parsed;
+  for (std::size_t i = 0; i < calls->size(); ++i) {
+    const std::string call_path = fmt::format("{}.{}", path, i);
+    JsonFields function(function_of((*calls)[i], call_path), call_path + ".function.");
+    std::string name = required_text(function, "name");
+    parsed.push_back({std::move(name), call_arguments(function, ordered, index, i)});
+  }
+  return parsed;
+}
+
+void parse_template_arguments(JsonFields& body, text::ChatOptions& options) {
+  const Json* value = body.find("chat_template_kwargs");
+  if (value == nullptr) return;
+  const std::string path = body.path("chat_template_kwargs");
+  require_object(*value, path);
+  JsonFields arguments(*value, path + ".");
+  if (const auto date = arguments.text("date_string")) options.date = *date;
+  options.tools_in_user_message =
+      arguments.boolean("tools_in_user_message").value_or(options.tools_in_user_message);
+  if (const Json* names = arguments.find("builtin_tools")) {
+    const std::string names_path = arguments.path("builtin_tools");
+    bool texts = names->is_array();
+    for (const Json& name : *names) texts = texts && name.is_string();
+    if (!texts) {
+      refuse("invalid_type", fmt::format("{} must be an array of strings", names_path), names_path);
+    }
+    options.builtin_tools = names->get<std::vector<std::string>>();
+  }
+  if (const auto unknown = arguments.unknown(); !unknown.empty()) {
+    refuse("unsupported_parameter",
+           fmt::format("{} is not supported; supported are date_string, tools_in_user_message and "
+                       "builtin_tools",
+                       unknown.front()),
+           unknown.front());
+  }
+}
+
+}  // namespace caravan::batch
