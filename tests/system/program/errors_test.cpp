@@ -1,7 +1,11 @@
 // Each mistake that a new user makes: exit code and what the message says.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -39,6 +43,59 @@ TEST_F(ErrorsTest, MissingInputFile) {
   fs::remove(input());
   expect(caravan(run_arguments("out.jsonl")), 66, {input(), "no such file"});
   expect_no_traces();
+}
+
+TEST_F(ErrorsTest, EveryMissingInputIsNamed) {
+  expect(caravan({"run", "--model", model(), "--input", folder_.file("x.jsonl"), "--input",
+                  folder_.file("y.txt"), "--output", folder_.file("out.jsonl")}),
+         66, {"x.jsonl: no such file", "y.txt: no such file"});
+}
+
+TEST_F(ErrorsTest, PipesAreNotWaitedFor) {
+  const std::string pipe = folder_.file("pipe.jsonl");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect(caravan({"run", "--model", model(), "--input", pipe, "--output", folder_.file("o.jsonl")}),
+         64, {"pipe.jsonl", "--input -"});
+  expect(caravan({"run", "--model", pipe, "--prompt", "Hi"}), 66, {"pipe.jsonl", "pipe"});
+}
+
+TEST_F(ErrorsTest, ASignalWhileStandardInputIsReadStopsTheRun) {
+  const std::string pipe = folder_.file("in.pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int writer = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);  // never says that it is the end
+  ASSERT_GE(writer, 0);
+  ProcessOptions options;
+  options.environment = launch_environment();
+  const std::string command = "exec \"$0\" run --model \"$1\" --input - --output \"$2\" < \"$3\"";
+  Process process(
+      {"/bin/sh", "-c", command, CARAVAN_PROGRAM, model(), folder_.file("out.jsonl"), pipe},
+      options);
+  const std::string descriptors = "/proc/" + std::to_string(process.pid()) + "/fd";
+  const auto reads = [&] {  // the file that keeps the input is open and has no name
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(descriptors, error)) {
+      const std::string target = fs::read_symlink(entry.path(), error).string();
+      if (target.find(".caravan-stdin-") != std::string::npos) return target.ends_with("(deleted)");
+    }
+    return false;
+  };
+  ASSERT_TRUE(wait_until(reads, 60));
+  const auto before = std::chrono::steady_clock::now();
+  process.signal(SIGTERM);
+  const ProcessResult result = process.wait();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - before;
+  ::close(writer);
+  expect(result, 75, {"standard input", "run the same command again"});
+  EXPECT_LT(taken.count(), 5) << "it must be about a second; the machine may be busy";
+  fs::remove(pipe);
+  expect_no_traces();
+}
+
+TEST_F(ErrorsTest, UnknownVariablesSuggestTheNearest) {
+  ProcessOptions options;
+  options.environment["CARAVAN_TEMPRATURE"] = "0";
+  expect(caravan(run_arguments("out.jsonl"), options), 64,
+         {"CARAVAN_TEMPRATURE", "did you mean CARAVAN_TEMPERATURE?"});
 }
 
 TEST_F(ErrorsTest, WrongModelPath) {
@@ -228,9 +285,9 @@ TEST_F(ErrorsTest, OneOfSeveralRanksConverts) {
 TEST_F(ErrorsTest, AnOpenEndedRecordThatTheCacheCannotHoldSaysWhatToDo) {
   folder_.write("prompts.jsonl", chat_request("a", "Hi"));
   const ProcessResult refused = caravan(run_arguments("out.jsonl", {"--kv-memory", "64K"}));
-  expect(refused, 65, {"prompts.jsonl:1", "--max-tokens", "--kv-memory"});
+  expect(refused, 78, {"prompts.jsonl:1", "--max-tokens", "--kv-memory"});
   const std::string_view rest =
-      std::string_view(refused.err).substr(refused.err.find("use --kv-memory ") + 16);
+      std::string_view(refused.err).substr(refused.err.find("Use --kv-memory ") + 16);
   const std::string enough(rest.substr(0, rest.find(' ')));
   EXPECT_EQ(caravan({"plan", "--model", model(), "--input", input(), "--kv-memory", enough}).code,
             0)

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "system/program/program_rig.h"
 
@@ -124,6 +126,26 @@ TEST_F(RestartTest, ASignalToOneRankStopsAll) {
     const ProcessResult stopped = process.wait();
     EXPECT_EQ(stopped.code, 75) << stopped.err;
   }
+  expect_continued(caravan(run("out.jsonl")));
+}
+
+TEST_F(RestartTest, ASecondSignalEndsARunThatCannotGetToTheNextStep) {
+  Process process(launch_command(2, run("out.jsonl")), options());
+  wait_for_records(process, 3);
+  const pid_t leader = rank_process(process.pid(), "0");
+  const pid_t frozen = rank_process(process.pid(), "1");
+  ASSERT_GT(leader, 0);
+  ASSERT_GT(frozen, 0);
+  ::kill(frozen, SIGSTOP);  // the leader now waits for it in a collective
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ::kill(leader, SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  EXPECT_FALSE(process.ended()) << "the first signal waits for the step";
+  ::kill(leader, SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ::kill(frozen, SIGCONT);  // for the launcher to end it
+  EXPECT_EQ(process.wait().code, 75);
+  EXPECT_GE(finished_records(), 3);
   expect_continued(caravan(run("out.jsonl")));
 }
 

@@ -134,7 +134,7 @@ TEST_F(RunTest, AnswersStandInInputOrderWithTheirNumbers) {
 
 TEST_F(RunTest, FaultyRecordsGetErrorLinesWhenAsked) {
   folder_.write("prompts.jsonl", chat_request("good", "Hi", {{"max_tokens", 2}}) + "not json\n" +
-                                     chat_request("tools", "Hi", {{"tools", {1}}}) +
+                                     chat_request("tools", "Hi", {{"functions", {1}}}) +
                                      completion_request("long", std::string(3000, 'q')) +
                                      chat_request("good", "again", {{"max_tokens", 2}}));
   const ProcessResult result =
@@ -145,7 +145,7 @@ TEST_F(RunTest, FaultyRecordsGetErrorLinesWhenAsked) {
   EXPECT_EQ(lines[0]["error"], nullptr);
   EXPECT_EQ(lines[1]["error"]["code"], "invalid_json");
   EXPECT_EQ(lines[1]["custom_id"], "prompts.jsonl:2");
-  EXPECT_EQ(lines[2]["error"]["param"], "tools");
+  EXPECT_EQ(lines[2]["error"]["param"], "functions");
   EXPECT_EQ(lines[3]["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(lines[4]["error"]["code"], "duplicate_custom_id");
 }
@@ -186,10 +186,48 @@ TEST_F(RunTest, RecordsThatCanNeverFitTheCacheAreNamedBeforeTheRun) {
   folder_.write("prompts.jsonl", completion_request("small", "Hi", {{"max_tokens", 4}}) +
                                      completion_request("large", "Hi", {{"max_tokens", 400}}));
   const ProcessResult result = caravan(run_arguments("out.jsonl", {"--kv-memory", "100K"}));
-  EXPECT_EQ(result.code, 65) << result.err;
+  EXPECT_EQ(result.code, 78) << result.err;
   EXPECT_NE(result.err.find("prompts.jsonl:2: the prompt has 3 tokens"), std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find("KV cache"), std::string::npos) << result.err;
+}
+
+TEST_F(RunTest, AnAnswerDoesNotDependOnTheMemoryOfTheMachine) {
+  folder_.write("prompts.jsonl", "{\n" + completion_request("large", "Hi", {{"max_tokens", 400}}));
+  const Arguments run = run_arguments("out.jsonl", {"--on-invalid", "record"});
+  Arguments small = run;
+  small.insert(small.end(), {"--kv-memory", "100K"});
+  const ProcessResult refused = caravan(small);
+  EXPECT_EQ(refused.code, 78) << refused.err;
+  EXPECT_FALSE(fs::exists(folder_.file("out.jsonl.part")));
+  EXPECT_EQ(caravan({"run", "--model", model(), "--prompt", "Hi", "--max-tokens", "400",
+                     "--kv-memory", "100K"})
+                .code,
+            78);
+  const ProcessResult result = caravan(run);
+  EXPECT_EQ(result.code, 0) << result.err;
+  const auto lines = read_lines(folder_.file("out.jsonl"));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["error"]["code"], "invalid_json");
+  EXPECT_EQ(lines[1]["error"], nullptr);
+}
+
+TEST_F(RunTest, RatesAreOfWhatWasDecoded) {
+  folder_.write("prompts.jsonl", completion_request("a", "Hi", {{"max_tokens", 1}, {"n", 40}}));
+  const ProcessResult one = caravan(run_arguments("one.jsonl"));
+  EXPECT_NE(one.err.find("decode 0 tokens in 0.0 s (- tokens/s)"), std::string::npos) << one.err;
+  folder_.write("prompts.jsonl",
+                completion_request("a", "Hi", {{"max_tokens", 3}, {"n", 4}, {"ignore_eos", true}}));
+  const ProcessResult three = caravan(run_arguments("three.jsonl"));
+  EXPECT_NE(three.err.find("decode 8 tokens in "), std::string::npos) << three.err;
+}
+
+TEST_F(RunTest, MoreThreadsThanCpusAreNotStarted) {
+  const ProcessResult result = caravan(
+      {"run", "--model", model(), "--prompt", "Hi", "--max-tokens", "2", "--threads", "1000"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("--threads 1000: this rank may use"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("1000 thread(s) for each rank"), std::string::npos) << result.err;
 }
 
 TEST_F(RunTest, OnePromptAnswersOnStandardOutput) {
