@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "caravan/core/standard_floats.h"
 
 namespace caravan {
 namespace {
@@ -55,6 +56,7 @@ ThreadTeam::ThreadTeam(int num_threads) : size_(num_threads), state_(std::make_u
 }
 
 void ThreadTeam::serve(int index) {
+  const StandardFloats floats;  // not those of the thread that made the team
   std::uint32_t seen = 0;
   while (true) {
     seen = await_change(state_->generation, seen);

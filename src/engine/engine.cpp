@@ -6,6 +6,7 @@
 
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "caravan/core/standard_floats.h"
 #include "caravan/engine/sampler.h"
 #include "caravan/engine/scheduler.h"
 #include "caravan/ops/kv_pool.h"
@@ -107,6 +108,7 @@ bool Engine::idle() const { return state_->jobs.empty(); }
 
 std::vector<Answer> Engine::step() {
   State& state = *state_;
+  const StandardFloats floats;  // of the sampler; operations see to their own
   const Stopwatch watch;
   ScheduledStep& step = state.scheduler.plan();
   if (!step.empty()) {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "caravan/core/partition.h"
+#include "caravan/core/standard_floats.h"
 #include "caravan/ops/attention.h"
 #include "caravan/ops/context.h"
 #include "caravan/ops/key_run.h"
@@ -101,6 +102,7 @@ void attend(const Context& context, const AttentionOperands& operands, const Hea
   const std::int64_t thread_floats = query_floats + kernels.attention_queries * score_stride;
   float* const scratch = context.scratch(thread_floats * context.team().size());
 
+  const StandardFloats floats;
   // A thread does the items whose middle lies in its share of the sum of all costs.
   context.team().run([&](ThreadShare share) {
     const Range mine = split_evenly(total_cost, share.count, share.index);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "caravan/core/error.h"
+#include "caravan/core/standard_floats.h"
 #include "cpu/kernel_table.h"
 #include "tensor_check.h"
 
@@ -27,6 +28,7 @@ void run(const Context& context, const LinearArgs& args, const Work& work) {
 
 void multiply(const Context& context, LinearArgs& args) {
   if (args.rows == 0 || args.out == 0) return;
+  const StandardFloats floats;
   const KernelTable& kernels = context.kernels();
   const bool packs = kernels.linear_packs(args.rows) && args.in > 0;
   const std::int64_t packed = packs ? aligned_floats(args.rows * args.in) : 0;

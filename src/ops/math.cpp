@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "caravan/core/error.h"
+#include "caravan/core/standard_floats.h"
 #include "cpu/kernel_table.h"
 
 namespace caravan::ops {
@@ -31,6 +32,7 @@ double natural_log(double x) {
 
 double log_sum_exp(const Context& context, std::span<const float> row) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const StandardFloats floats;
   const auto count = static_cast<std::int64_t>(row.size());
   const float greatest = context.kernels().row_max(row.data(), count);
   if (greatest == -std::numeric_limits<float>::infinity()) {
@@ -48,6 +50,7 @@ double log_sum_exp(const Context& context, std::span<const float> row) {
 void exp_shifted(const Context& context, std::span<const float> x, float shift,
                  std::span<float> y) {
   CARAVAN_ASSERT(x.size() == y.size(), "exp_shifted: {} values into {}", x.size(), y.size());
+  const StandardFloats floats;
   context.kernels().exp_shifted(x.data(), static_cast<std::int64_t>(x.size()), shift, y.data());
 }
 

@@ -27,8 +27,7 @@ const float* vector_data(const at::Tensor& tensor, std::int64_t count, const cha
   CARAVAN_ASSERT(tensor.defined() && tensor.device().is_cpu() &&
                      tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
                      (count < 0 || tensor.numel() == count),
-                 "{}: {} must be {} contiguous float32 values (-1: any)", operation, name,
-                 count);
+                 "{}: {} must be {} contiguous float32 values (-1: any)", operation, name, count);
   return tensor.const_data_ptr<float>();
 }
 

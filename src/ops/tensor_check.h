@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "caravan/core/partition.h"
+#include "caravan/core/standard_floats.h"
 #include "caravan/core/thread_team.h"
 #include "caravan/ops/context.h"
 
@@ -41,6 +42,7 @@ void for_items(const Context& context, std::int64_t items, std::int64_t item_cos
                const Work& work) {
   constexpr std::int64_t kWorthSharing = 4000;
   if (items <= 0) return;
+  const StandardFloats floats;
   if (items == 1 || items * item_cost < kWorthSharing) {
     work(std::int64_t{0}, items);
     return;

@@ -14,6 +14,7 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "caravan/core/standard_floats.h"
 #include "caravan/parallel/single_communicator.h"
 #include "comm_handle.h"
 #include "mpi_check.h"
@@ -134,6 +135,7 @@ void MpiCommunicator::add_sliced_sum(const SlicedSum& sum, const at::Tensor& par
 
 void MpiCommunicator::sum_disjoint(at::Tensor& x) {
   check_float_contiguous(x, "x");
+  const StandardFloats floats;  // MPI adds in this thread
   auto* data = x.data_ptr<float>();
   for (std::int64_t begin = 0; begin < x.numel(); begin += kPiece) {
     const auto count = static_cast<int>(std::min(kPiece, x.numel() - begin));

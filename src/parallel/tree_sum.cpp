@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "caravan/core/standard_floats.h"
+
 namespace caravan::parallel {
 
 void finish_tree_sum(const SlicedSum& sum, const float* partials, float* accumulator,
                      std::int64_t count, std::vector<float>& scratch) {
+  const StandardFloats floats;
   if (sum.num_nodes() == 1) {
     for (std::int64_t i = 0; i < count; ++i) accumulator[i] += partials[i];
     return;

@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <immintrin.h>
 #include <mpi.h>
 
 #include <chrono>
@@ -145,6 +146,23 @@ TEST(Communicator, GathersBytesInRankOrder) {
     std::memcpy(&value, bytes.data() + 4 * rank, 4);
     EXPECT_EQ(value, 1000 + rank);
   }
+}
+
+TEST(Communicator, SumsKeepSubnormalNumbersWhereTheCallerFlushesThem) {
+  const auto comm = world();
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040U);  // flush to zero, subnormals are zero
+  at::Tensor x = at::zeros({4}, at::kFloat);
+  if (comm->rank() == comm->size() - 1) x.data_ptr<float>()[2] = 0x1p-140F;
+  comm->sum_disjoint(x);
+  const SlicedSum sum(1, even_cut(1, comm->size()));
+  at::Tensor partials = at::full({std::ssize(sum.nodes_of(comm->rank())), 1, 1}, 0.0F, at::kFloat);
+  if (partials.numel() > 0) *partials.data_ptr<float>() = 0x1p-140F;
+  at::Tensor total = at::zeros({1, 1}, at::kFloat);
+  comm->add_sliced_sum(sum, partials, total);
+  _mm_setcsr(before);
+  EXPECT_EQ(x.data_ptr<float>()[2], 0x1p-140F);
+  EXPECT_EQ(*total.data_ptr<float>(), 0x1p-140F);
 }
 
 /// CPU seconds of this process so far.
