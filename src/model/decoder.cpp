@@ -12,6 +12,8 @@
 #include "caravan/ops/linear.h"
 #include "decoder_layout.h"
 #include "decoder_weights.h"
+#include "image_layers.h"
+#include "row_sum.h"
 
 namespace caravan::model {
 namespace {
@@ -52,6 +54,7 @@ struct Decoder::State {
 
   void begin_step(const StepPlan& plan);
   void run_layer(const LayerWeights& weights, std::int64_t layer);
+  void read_images(std::int64_t next_layer);
   void check(const StepPlan& plan) const;
   void select_hidden_rows(const StepPlan& plan);
   void normalise(const at::Tensor& input, at::Tensor& output) const;
@@ -66,10 +69,8 @@ struct Decoder::State {
   ops::HeadMap heads;
   std::vector<float> inverse_frequencies;
   std::vector<std::int64_t> vocab_widths;  // of each rank
-  parallel::SlicedSum attention_sum;
-  parallel::SlicedSum ffn_sum;
-  ops::SliceLayout attention_layout;
-  ops::SliceLayout ffn_layout;
+  RowSum attention_sum;
+  RowSum ffn_sum;
 
   // Buffers for the largest step; N = its rows.
   at::Tensor x;             // [N, D] residual stream
@@ -84,6 +85,8 @@ struct Decoder::State {
   at::Tensor hidden;        // [N, D] normalised rows that need logits: argmax rows, then logit rows
   at::Tensor logits_local;  // [kLogitChunk, V of this rank]
   at::Tensor logits_full;   // [kLogitChunk, V] on rank 0
+
+  std::unique_ptr<ImageLayers> images;  // of models with vision; uses the buffers above
 
   // Of the current step.
   StepRows step;
@@ -106,19 +109,13 @@ Decoder::State::State(const LlamaConfig& model_config, WeightSource& source,
       kv_pool({config.num_layers, limits.kv_blocks, shape.local_num_kv_heads(), config.head_dim}),
       heads(head_map(config, shape)),
       inverse_frequencies(rope_inverse_frequencies(config)),
-      attention_sum(num_attention_slices(config), owned_heads(config, group.size())),
-      ffn_sum(num_ffn_slices(config), owned_ffn_slices(config, group.size())),
-      attention_layout(slice_layout(attention_sum, shape.query_heads, config.head_dim,
-                                    shape.local_num_heads() * config.head_dim, group.rank())),
-      ffn_layout(slice_layout(
-          ffn_sum, owned_ffn_slices(config, group.size())[static_cast<std::size_t>(group.rank())],
-          kBandColumns, shape.local_ffn_size(), group.rank())) {
+      attention_sum(attention_row_sum(config, shape)),
+      ffn_sum(ffn_row_sum(config, shape)) {
   const std::int64_t rows = limits.max_step_tokens;
   const std::int64_t width = config.hidden_size;
   const std::int64_t query_size = shape.local_num_heads() * config.head_dim;
   const std::int64_t kv_size = shape.local_num_kv_heads() * config.head_dim;
-  const auto nodes =
-      static_cast<std::int64_t>(std::max(attention_layout.nodes.size(), ffn_layout.nodes.size()));
+  const std::int64_t nodes = std::max(attention_sum.num_nodes(), ffn_sum.num_nodes());
   const auto make = [](std::initializer_list<std::int64_t> sizes) {
     return at::empty(sizes, at::kFloat);
   };
@@ -139,6 +136,11 @@ Decoder::State::State(const LlamaConfig& model_config, WeightSource& source,
   logits_full = group.size() == 1   ? logits_local
                 : group.rank() == 0 ? make({kLogitChunk, config.vocab_size})
                                     : make({0, config.vocab_size});
+  if (config.vision) {
+    images = std::make_unique<ImageLayers>(
+        config, source, context, communicator, limits, heads,
+        LayerBuffers{normed, hidden, qkv, attended, partials, gate_up, activated}, progress);
+  }
 }
 
 Decoder::Decoder(const LlamaConfig& config, WeightSource& source, const ops::Context& context,
@@ -147,8 +149,6 @@ Decoder::Decoder(const LlamaConfig& config, WeightSource& source, const ops::Con
   const std::vector<std::string> problems = config.problems();
   CARAVAN_CHECK(problems.empty(), ConfigError, "the model description is unsound: {}",
                 fmt::join(problems, "; "));
-  CARAVAN_CHECK(!config.vision, ConfigError,
-                "the model reads images (Llama 3.2 Vision), this version runs text models only");
   CARAVAN_CHECK(limits.max_step_tokens >= 1 && limits.kv_blocks >= 1, ConfigError,
                 "a step needs at least one token and one KV block, found {} and {}",
                 limits.max_step_tokens, limits.kv_blocks);
@@ -159,7 +159,14 @@ Decoder::~Decoder() = default;
 
 const LlamaConfig& Decoder::config() const { return state_->config; }
 const ShardShape& Decoder::shape() const { return state_->shape; }
-std::int64_t Decoder::weight_bytes() const { return state_->weights.bytes; }
+std::int64_t Decoder::weight_bytes() const {
+  return state_->weights.bytes + (state_->images ? state_->images->weight_bytes() : 0);
+}
+
+VisionEncoder& Decoder::encoder() {
+  CARAVAN_ASSERT(state_->images, "the model has no image encoder");
+  return state_->images->encoder();
+}
 
 void Decoder::set_probe(std::function<void(std::int64_t layer, const at::Tensor& x)> probe) {
   state_->probe = std::move(probe);
@@ -167,10 +174,14 @@ void Decoder::set_probe(std::function<void(std::int64_t layer, const at::Tensor&
 
 void Decoder::State::check(const StepPlan& plan) const {
   const std::int64_t num_rows = std::ssize(plan.tokens);
-  CARAVAN_ASSERT(
-      num_rows >= 1 && num_rows <= limits.max_step_tokens && std::ssize(plan.positions) == num_rows,
-      "step {} has {} tokens and {} positions, the limit is {}", plan.number, num_rows,
-      plan.positions.size(), limits.max_step_tokens);
+  const bool has_work = plan.image_work.unit_count > 0;
+  CARAVAN_ASSERT(images || (!has_work && plan.image_rows.empty()),
+                 "step {} has images, the model reads none", plan.number);
+  if (images) images->check(plan);
+  CARAVAN_ASSERT((num_rows >= 1 || has_work) && num_rows <= limits.max_step_tokens &&
+                     std::ssize(plan.positions) == num_rows,
+                 "step {} has {} tokens and {} positions, the limit is {}", plan.number, num_rows,
+                 plan.positions.size(), limits.max_step_tokens);
   std::int64_t covered = 0;
   for (const StepPlan::Segment& segment : plan.segments) {
     CARAVAN_ASSERT(segment.row_begin == covered && segment.row_count >= 1 &&
@@ -194,8 +205,8 @@ void Decoder::State::check(const StepPlan& plan) const {
 
 void Decoder::State::begin_step(const StepPlan& plan) {
   const std::int64_t num_rows = std::ssize(plan.tokens);
-  const auto partial_view = [&](const ops::SliceLayout& layout) {
-    const std::int64_t nodes = std::ssize(layout.nodes);
+  const auto partial_view = [&](const RowSum& row_sum) {
+    const std::int64_t nodes = row_sum.num_nodes();
     return partials.narrow(0, 0, nodes * num_rows * config.hidden_size)
         .view({nodes, num_rows, config.hidden_size});
   };
@@ -203,10 +214,10 @@ void Decoder::State::begin_step(const StepPlan& plan) {
   step.normed = rows_of(normed, num_rows);
   step.qkv = rows_of(qkv, num_rows);
   step.attended = rows_of(attended, num_rows);
-  step.attention_partials = partial_view(attention_layout);
+  step.attention_partials = partial_view(attention_sum);
   step.gate_up = rows_of(gate_up, num_rows);
   step.activated = rows_of(activated, num_rows);
-  step.ffn_partials = partial_view(ffn_layout);
+  step.ffn_partials = partial_view(ffn_sum);
   step.cosines = rows_of(cosines, num_rows);
   step.sines = rows_of(sines, num_rows);
   sequences.clear();
@@ -216,6 +227,7 @@ void Decoder::State::begin_step(const StepPlan& plan) {
                              .subspan(static_cast<std::size_t>(segment.block_begin),
                                       static_cast<std::size_t>(segment.block_count))});
   }
+  if (images) images->begin_step(plan);
 }
 
 void Decoder::State::run_layer(const LayerWeights& layer_weights, std::int64_t layer) {
@@ -225,9 +237,9 @@ void Decoder::State::run_layer(const LayerWeights& layer_weights, std::int64_t l
   ops::rope_and_store(context, step.qkv, step.cosines, step.sines, heads, sequences, kv_pool,
                       layer);
   ops::attention(context, step.qkv, heads, sequences, kv_pool, layer, step.attended);
-  ops::linear_sliced(context, step.attended, layer_weights.output, attention_layout,
+  ops::linear_sliced(context, step.attended, layer_weights.output, attention_sum.layout,
                      step.attention_partials);
-  communicator.add_sliced_sum(attention_sum, step.attention_partials, step.residual);
+  communicator.add_sliced_sum(attention_sum.sum, step.attention_partials, step.residual);
   if (layer_weights.output_bias.defined()) {
     ops::add_bias(context, layer_weights.output_bias, step.residual);
   }
@@ -236,11 +248,20 @@ void Decoder::State::run_layer(const LayerWeights& layer_weights, std::int64_t l
   ops::linear(context, step.normed, layer_weights.gate_up, layer_weights.gate_up_bias,
               step.gate_up);
   ops::swiglu(context, step.gate_up, step.activated);
-  ops::linear_sliced(context, step.activated, layer_weights.down, ffn_layout, step.ffn_partials);
-  communicator.add_sliced_sum(ffn_sum, step.ffn_partials, step.residual);
+  ops::linear_sliced(context, step.activated, layer_weights.down, ffn_sum.layout,
+                     step.ffn_partials);
+  communicator.add_sliced_sum(ffn_sum.sum, step.ffn_partials, step.residual);
   if (layer_weights.down_bias.defined()) {
     ops::add_bias(context, layer_weights.down_bias, step.residual);
   }
+}
+
+/// The layer that reads images right before text layer `next_layer`, where there is one.
+void Decoder::State::read_images(std::int64_t next_layer) {
+  const std::int64_t layer = images ? images->layer_before(next_layer) : -1;
+  if (layer < 0) return;
+  images->run(layer, step.residual);
+  if (probe) probe(-2 - layer, step.residual);
 }
 
 void Decoder::State::normalise(const at::Tensor& input, at::Tensor& output) const {
@@ -268,15 +289,19 @@ void Decoder::forward(const StepPlan& plan) {
   for (const StepPlan::BlockCopy& copy : plan.block_copies) {
     state.kv_pool.copy_block(copy.source, copy.target);
   }
+  if (state.images) state.images->run_work(plan);
+  if (plan.tokens.empty()) return state.select_hidden_rows(plan);
   state.begin_step(plan);
   StepRows& step = state.step;
   ops::embedding(state.context, plan.tokens, state.weights.embedding, state.shape.vocab_rows,
                  step.residual);
   state.communicator.sum_disjoint(step.residual);
+  if (state.images) state.images->embed_extra(plan.tokens, step.residual);
   ops::rope_tables(state.context, plan.positions, state.inverse_frequencies, step.cosines,
                    step.sines);
   if (state.probe) state.probe(-1, step.residual);
   for (std::int64_t layer = 0; layer < state.config.num_layers; ++layer) {
+    state.read_images(layer);
     state.run_layer(state.weights.layers[static_cast<std::size_t>(layer)], layer);
     if (state.probe) state.probe(layer, step.residual);
   }

@@ -60,7 +60,8 @@ class Reader {
 
 std::vector<std::byte> StepPlan::serialize() const {
   std::vector<std::byte> out;
-  out.reserve(128 + 8 * tokens.size() + sizeof(Segment) * segments.size() + 4 * blocks.size());
+  out.reserve(256 + 8 * tokens.size() + sizeof(Segment) * segments.size() + 4 * blocks.size() +
+              pixels.size() + 4 * seen_blocks.size());
   put(out, &action, 1);
   put(out, &number, 1);
   put_vector(out, tokens);
@@ -70,6 +71,12 @@ std::vector<std::byte> StepPlan::serialize() const {
   put_vector(out, block_copies);
   put_vector(out, argmax_rows);
   put_vector(out, logit_rows);
+  put(out, &image_work, 1);
+  put_vector(out, pixels);
+  put_vector(out, image_blocks);
+  put_vector(out, image_rows);
+  put_vector(out, seen_tokens);
+  put_vector(out, seen_blocks);
   return out;
 }
 
@@ -85,6 +92,12 @@ StepPlan StepPlan::deserialize(std::span<const std::byte> bytes) {
   plan.block_copies = reader.vector<BlockCopy>();
   plan.argmax_rows = reader.vector<std::int32_t>();
   plan.logit_rows = reader.vector<std::int32_t>();
+  plan.image_work = reader.value<ImageWork>();
+  plan.pixels = reader.vector<std::uint8_t>();
+  plan.image_blocks = reader.vector<std::int32_t>();
+  plan.image_rows = reader.vector<ImageRows>();
+  plan.seen_tokens = reader.vector<std::int32_t>();
+  plan.seen_blocks = reader.vector<std::int32_t>();
   CARAVAN_ASSERT(reader.done(), "step plan {} has bytes left over", plan.number);
   return plan;
 }

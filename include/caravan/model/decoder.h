@@ -1,6 +1,6 @@
 #pragma once
 // The Llama text decoder on this rank: weights, buffers and the forward pass of one step over a
-// ragged batch.
+// ragged batch; of models with vision also the image encoder and the layers that read images.
 //
 // Every rank of the group calls the same functions in the same order with the same plan. No
 // allocation inside the layer loop. Leaves out: who runs in a step (engine/scheduler), sampling
@@ -17,6 +17,7 @@
 #include "caravan/model/config.h"
 #include "caravan/model/shard_plan.h"
 #include "caravan/model/step_plan.h"
+#include "caravan/model/vision_encoder.h"
 #include "caravan/model/weight_source.h"
 #include "caravan/ops/context.h"
 #include "caravan/ops/elementwise.h"
@@ -29,9 +30,15 @@ struct DecoderLimits {
   std::int64_t max_step_tokens = 512;  // N of the largest step
   std::int64_t kv_blocks = 0;          // blocks of ops::KvPool::kBlockTokens tokens
   std::int64_t num_threads = 1;        // of the operations' context; only activation_bytes asks
+  std::int64_t image_blocks = 0;       // blocks of as many image tokens; 0: text alone
 };
 
-/// Bytes this rank needs besides weights and KV cache.
+/// Bytes that the keys and values of KvPool::kBlockTokens image tokens take on this rank, in all
+/// layers that read images; an image takes a block for every 16 tokens or part of them. 0 for
+/// models without vision.
+std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shape);
+
+/// Bytes this rank needs besides weights, KV cache and images' keys and values.
 std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape,
                               const DecoderLimits& limits);
 
@@ -55,9 +62,10 @@ class Decoder {
   const ShardShape& shape() const;
   std::int64_t weight_bytes() const;
 
-  /// Runs embedding, layers and final norm for the plan's rows and keeps the normalised rows that
-  /// need logits. Collective. @pre plan.tokens.size() <= max_step_tokens, ids in [0, V), block ids
-  /// below kv_blocks.
+  /// Does the plan's work on an image, then runs embedding, layers and final norm for the plan's
+  /// rows and keeps the normalised rows that need logits. Collective. @pre plan.tokens.size() <=
+  /// max_step_tokens, ids in [0, V) or those of extra embeddings, block ids below kv_blocks and
+  /// image_blocks.
   void forward(const StepPlan& plan);
 
   /// Best token of each of plan.argmax_rows, on every rank: largest logit, lowest id on ties.
@@ -69,8 +77,12 @@ class Decoder {
   void logits(const std::function<void(std::int64_t index, std::span<const float> row)>& use);
 
   /// For tests: residual stream after `layer` layers of the last forward ([N, D]) is passed to
-  /// `probe` (-1: embedding; num_layers: final norm of all rows). Slow; empty by default.
+  /// `probe` (-1: embedding; num_layers: final norm of all rows; -2 - c: layer c of those that read
+  /// images, where it ran). Slow; empty by default.
   void set_probe(std::function<void(std::int64_t layer, const at::Tensor& x)> probe);
+
+  /// For tests: the image encoder. @pre config().vision
+  VisionEncoder& encoder();
 
  private:
   struct State;

@@ -27,6 +27,26 @@ struct StepPlan {
     bool operator==(const BlockCopy&) const = default;
   };
 
+  /// Work on the image that is being encoded (VisionEncoder's units), done before the forward pass.
+  struct ImageWork {
+    std::int32_t unit_begin = 0;
+    std::int32_t unit_count = 0;  // 0: none in this step
+    std::int32_t tiles_down = 0;  // where the work contains unit 0
+    std::int32_t tiles_across = 0;
+    bool operator==(const ImageWork&) const = default;
+  };
+  /// Consecutive rows that see the same images. Rows in none see no image: the layers that read
+  /// images leave them as they are.
+  struct ImageRows {
+    std::int32_t row_begin = 0;
+    std::int32_t row_count = 0;
+    std::int32_t image_begin = 0;  // into `seen_tokens`
+    std::int32_t image_count = 0;
+    std::int32_t block_begin = 0;  // into `seen_blocks`: ceil(tokens / 16) for each image
+    std::int32_t block_count = 0;
+    bool operator==(const ImageRows&) const = default;
+  };
+
   Action action = Action::kForward;
   std::int64_t number = 0;                // consecutive; ranks check it
   std::vector<std::int32_t> tokens;       // [N]
@@ -36,6 +56,13 @@ struct StepPlan {
   std::vector<BlockCopy> block_copies;    // done before the forward pass
   std::vector<std::int32_t> argmax_rows;  // rows of which only the best token is needed
   std::vector<std::int32_t> logit_rows;   // rows whose logits the leader needs whole
+  // Of models that read images; a step may have image work and no tokens.
+  ImageWork image_work;
+  std::vector<std::uint8_t> pixels;        // of its image, with unit 0: [tiles][3][T][T]
+  std::vector<std::int32_t> image_blocks;  // of its image, with pieces of the projection
+  std::vector<ImageRows> image_rows;       // in order
+  std::vector<std::int32_t> seen_tokens;   // tokens of the images that rows see
+  std::vector<std::int32_t> seen_blocks;   // block tables of those images
   bool operator==(const StepPlan&) const = default;
 
   /// Flat bytes for the broadcast, and back. `bytes` comes from a peer of the same build.
