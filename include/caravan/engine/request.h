@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "caravan/model/vision_config.h"
 
 namespace caravan::engine {
 
@@ -39,9 +42,17 @@ struct SamplingParams {
   std::int64_t top_prompt_logprobs = 0;
 };
 
+/// An image that a prompt shows, prepared for the encoder.
+struct PromptImage {
+  std::string content_hash;  // images with the same hash are encoded once
+  model::TileGrid grid;
+  std::shared_ptr<const std::vector<std::uint8_t>> pixels;  // [tiles][3][T][T], 0 to 255
+};
+
 struct Request {
   std::int64_t id = 0;               // of the caller, echoed in the answer; decides nothing
   std::vector<std::int32_t> prompt;  // at least one token
+  std::vector<PromptImage> images;   // one for each image token of the prompt, in order
   SamplingParams sampling;
 };
 
