@@ -227,6 +227,15 @@ void read_raw_rectangle(std::vector<io::InputFile>& files, const SourceTensor& t
   read_parts(files, tensor, {rows, columns, destination, columns.size() * bytes, bytes, true});
 }
 
+void prefetch_rows(const std::vector<io::InputFile>& files, const SourceTensor& tensor,
+                   Range rows) {
+  if (!tensor.parts.empty() || !tensor.strides.empty() || tensor.shape.size() != 2) return;
+  const BlockLayout layout = block_layout(tensor.type);
+  const std::int64_t row_bytes = tensor.shape[1] / layout.elements * layout.bytes;
+  files[checked_cast<std::size_t>(tensor.file)].prefetch(tensor.offset + rows.begin * row_bytes,
+                                                         rows.size() * row_bytes);
+}
+
 bool same_values(std::vector<io::InputFile>& files, const SourceTensor& first,
                  const SourceTensor& second) {
   if (first.shape != second.shape) return false;

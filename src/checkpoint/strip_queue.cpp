@@ -63,6 +63,12 @@ std::optional<Strip> StripQueue::take() {
   return strip;
 }
 
+std::optional<Strip> StripQueue::ahead(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  if (next_ + count >= strips_.size()) return std::nullopt;
+  return strips_[next_ + count];
+}
+
 void StripQueue::done(const Strip& strip) {
   const std::lock_guard lock(mutex_);
   Staged& staged = staged_[strip.tensor];

@@ -34,6 +34,8 @@ class StripQueue {
 
   /// The next strip, when it can begin; empty at the end or after stop().
   std::optional<Strip> take();
+  /// The strip that is taken after `count` others from now; empty beyond the end.
+  std::optional<Strip> ahead(std::size_t count);
   /// Every strip that was taken is reported when it is done.
   void done(const Strip& strip);
   /// A thread failed: the others get no more.

@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{1} << 19;  // stored; fits a core's own cache
 
+constexpr std::size_t kStripsAhead = 8;
+
 // Whether the source's bytes are the stored ones.
 bool is_stored_as(ElementType type, DType dtype) {
   switch (dtype) {
@@ -55,6 +57,7 @@ class StripWorker {
 
   void run() {
     while (const auto strip = stream_.queue.take()) {
+      prefetch_later_strip();
       switch (strip->kind) {
         case StripKind::kCopy: copy(*strip); break;
         case StripKind::kLoad: load(*strip); break;
@@ -66,6 +69,15 @@ class StripWorker {
 
  private:
   const TensorToWrite& target(const Strip& strip) const { return stream_.tensors[strip.tensor]; }
+
+  // So that the disk is read while this thread computes and writes.
+  void prefetch_later_strip() {
+    const auto later = stream_.queue.ahead(kStripsAhead);
+    if (later && later->kind != StripKind::kTranspose) {
+      prefetch_rows(stream_.source.files, stream_.source.tensor(target(*later).spec.name),
+                    later->rows);
+    }
+  }
 
   // As in the source, but for the order of rows within a head. A vector is a column of rows.
   void copy(const Strip& strip) {

@@ -60,6 +60,10 @@ InputFile::InputFile(std::string path, FileDescriptor descriptor)
   size_ = status.st_size;
 }
 
+void InputFile::prefetch(std::int64_t offset, std::int64_t bytes) const {
+  (void)::posix_fadvise(descriptor_.get(), offset, bytes, POSIX_FADV_WILLNEED);
+}
+
 void InputFile::bypass_cache() {
   direct_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
 }

@@ -54,6 +54,9 @@ void read_rectangle(io::InputFile& file, const SourceTensor& tensor, Range rows,
 void read_raw_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
                         Range columns, std::byte* destination);
 
+/// Lets the system read these rows already where they adjoin in one file. A hint.
+void prefetch_rows(const std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows);
+
 /// Whether two tensors have the same shape and values (float32, so that -0 equals 0).
 /// @throws IoError.
 bool same_values(std::vector<io::InputFile>& files, const SourceTensor& first,

@@ -44,6 +44,9 @@ class InputFile {
   /// @throws IoError with file and offset if reading fails or the file ends before.
   void read(std::int64_t offset, std::span<std::byte> destination);
 
+  /// Lets the system read these bytes already, for a read() soon. A hint: never fails.
+  void prefetch(std::int64_t offset, std::int64_t bytes) const;
+
   /// From now on, reads the disk itself and not the page cache where offset and address are
   /// multiples of kDirectAlignment (aligned_buffer.h) and the file system can. For files that are
   /// read once and whole.
