@@ -218,7 +218,7 @@ GgufFile read_parts(Source& source, const std::string& path, Tensors& tensors) {
   for (const std::string& name : part_names(path, count)) {
     const std::int64_t number = std::ssize(source.files);
     io::InputFile& file = source.files.emplace_back(name);
-    refuse_lfs_pointer(file);
+    refuse_stand_in(file);
     GgufFile part = GgufFile::read(file);
     check_part(part, number, count, name);
     for (SourceTensor tensor : part.tensors()) {

@@ -34,7 +34,8 @@ void check_architecture(const JsonReader& json) {
                 "text models only",
                 json.where());
   CARAVAN_CHECK(type == "llama" || type == "mistral", InputError,
-                "{}: model_type is \"{}\", expected \"llama\": this is another architecture",
+                "{}: model_type is \"{}\", expected \"llama\": this is another architecture, and "
+                "Caravan runs Llama models (and Mistral's without a sliding window) only",
                 json.where(), type);
   if (const Json* names = json.find("architectures"); names != nullptr && names->is_array()) {
     const std::string expected = is_mistral(json) ? "MistralForCausalLM" : "LlamaForCausalLM";

@@ -38,7 +38,7 @@ FileKind file_kind(io::InputFile& file) {
 
 Source open_source_file(const std::string& path, const SourceOptions& options) {
   io::InputFile file(path);
-  refuse_lfs_pointer(file);
+  refuse_stand_in(file);
   switch (file_kind(file)) {
     case FileKind::kGguf: return open_gguf(path, options);
     case FileKind::kHdf5: refuse_hdf5(path);

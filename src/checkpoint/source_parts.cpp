@@ -15,6 +15,7 @@ namespace caravan::checkpoint {
 namespace {
 
 constexpr std::string_view kLfsHeader = "version https://git-lfs.github.com/spec/";
+constexpr std::int64_t kHeadBytes = 256;  // enough to see what a file is
 // Llama 3's tokens that end a text or a turn; sources name one id only where models have several.
 constexpr std::array<std::string_view, 3> kEndTexts = {"<|end_of_text|>", "<|eom_id|>",
                                                        "<|eot_id|>"};
@@ -46,21 +47,34 @@ DType lossless_dtype(const std::map<std::string, SourceTensor>& tensors) {
   throw InputError(text);
 }
 
+bool is_web_page(std::string head) {
+  for (char& c : head) c = (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::size_t begin = head.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return false;
+  const std::string_view text = std::string_view(head).substr(begin);
+  return text.starts_with("<!doctype html") || text.starts_with("<html");
+}
+
 }  // namespace
 
-void refuse_lfs_pointer(io::InputFile& file) {
-  std::string head(
-      static_cast<std::size_t>(std::min<std::int64_t>(file.size(), std::ssize(kLfsHeader))), '\0');
+void refuse_stand_in(io::InputFile& file) {
+  CARAVAN_CHECK(file.size() > 0, InputError, "{} is empty: the download failed, fetch it again",
+                file.path());
+  std::string head(static_cast<std::size_t>(std::min(file.size(), kHeadBytes)), '\0');
   file.read(0, std::as_writable_bytes(std::span(head.data(), head.size())));
-  CARAVAN_CHECK(head != kLfsHeader, InputError,
+  CARAVAN_CHECK(!head.starts_with(kLfsHeader), InputError,
                 "{} is a Git LFS pointer and not the file itself; run `git lfs pull` in its "
                 "repository",
+                file.path());
+  CARAVAN_CHECK(!is_web_page(head), InputError,
+                "{} is a web page (HTML) and not the file itself, as a server sends one to whom it "
+                "does not let in; log in, accept the model's licence and fetch it again",
                 file.path());
 }
 
 std::string read_small_file(const std::filesystem::path& path, std::int64_t max_bytes) {
   io::InputFile file(path.string());
-  refuse_lfs_pointer(file);
+  refuse_stand_in(file);
   return io::read_text_file(path.string(), max_bytes);
 }
 

@@ -16,10 +16,11 @@ namespace caravan::checkpoint {
 Source open_folder(const std::string& folder_or_file, const SourceOptions& options);
 Source open_gguf(const std::string& path, const SourceOptions& options);
 
-/// @throws InputError if the file is a Git LFS pointer, with the advice to fetch the real file.
-void refuse_lfs_pointer(io::InputFile& file);
+/// @throws InputError if the file only stands for the real one, with the advice how to get that: a
+/// Git LFS pointer, a web page, an empty file.
+void refuse_stand_in(io::InputFile& file);
 
-/// The whole file, which must not be a Git LFS pointer.
+/// The whole file, which must not be a stand-in.
 /// @throws MissingInputError, IoError; InputError if it is longer than `max_bytes`.
 std::string read_small_file(const std::filesystem::path& path, std::int64_t max_bytes);
 

@@ -78,8 +78,11 @@ text::TokenizerSpec read_tokenizer(const std::vector<fs::path>& places, std::int
 
 std::string read_chat_template(const std::vector<fs::path>& places) {
   for (const fs::path& place : places) {
-    if (const fs::path jinja = find_file({place}, "chat_template.jinja"); !jinja.empty())
+    if (const fs::path jinja = find_file({place}, "chat_template.jinja"); !jinja.empty()) {
+      std::error_code failure;
+      if (fs::is_empty(jinja, failure)) return {};  // a model without chats, and no failed download
       return read_small_file(jinja, kMaxConfigBytes);
+    }
     for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
       if (const fs::path json = find_file({place}, name); !json.empty())
         return configured_template(json);

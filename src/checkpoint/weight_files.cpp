@@ -332,7 +332,7 @@ std::vector<std::vector<SourceTensor>> read_weight_files(Source& source,
   std::vector<std::vector<SourceTensor>> tensors;
   for (const fs::path& path : weights.files) {
     io::InputFile file(path.string());
-    refuse_lfs_pointer(file);
+    refuse_stand_in(file);
     tensors.push_back(read_tensors(file, std::ssize(source.files)));
     source.files.push_back(std::move(file));
   }

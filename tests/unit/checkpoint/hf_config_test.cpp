@@ -93,8 +93,43 @@ TEST(HfConfig, ReadsDialects) {
   EXPECT_EQ(linear.rope_scaling.factor, 2);
 }
 
+// What the configurations of releases have beyond the common fields.
+TEST(HfConfig, ReadsThePeculiaritiesOfReleases) {
+  json code_llama = with("rope_theta", 1e6);
+  code_llama["vocab_size"] = 32016;  // four tokens to fill in the middle, and padding
+  code_llama["max_position_embeddings"] = 16384;
+  code_llama["pretraining_tp"] = 1;
+  EXPECT_EQ(parse(code_llama).config.rope_theta, 1e6);
+  EXPECT_EQ(parse(code_llama).config.vocab_size, 32016);
+
+  json llama2_70b = with("pretraining_tp", 8);  // of the training; changes nothing
+  llama2_70b["hidden_size"] = 8192;
+  llama2_70b["intermediate_size"] = 28672;
+  llama2_70b["num_attention_heads"] = 64;
+  llama2_70b["num_key_value_heads"] = 8;
+  llama2_70b["num_hidden_layers"] = 80;
+  llama2_70b["rope_scaling"] = nullptr;
+  llama2_70b.erase("head_dim");
+  EXPECT_EQ(parse(llama2_70b).config.num_kv_heads, 8);
+  EXPECT_EQ(parse(llama2_70b).config.head_dim, 128);
+
+  json tiny_llama = with("num_key_value_heads", 4);
+  tiny_llama["hidden_size"] = 2048;
+  tiny_llama["intermediate_size"] = 5632;
+  tiny_llama["num_attention_heads"] = 32;
+  tiny_llama["num_hidden_layers"] = 22;
+  tiny_llama["attention_bias"] = false;
+  tiny_llama.erase("head_dim");
+  EXPECT_EQ(parse(tiny_llama).config.head_dim, 64);
+  EXPECT_FALSE(parse(tiny_llama).config.attention_bias);
+}
+
 TEST(HfConfig, RefusesOtherModelsByName) {
-  expect_refusal(with("model_type", "qwen2"), "model_type is \"qwen2\", expected \"llama\"");
+  for (const char* type : {"qwen2", "gemma2", "mixtral", "llama4", "phi3", "gpt_neox"}) {
+    expect_refusal(with("model_type", type),
+                   fmt::format("model_type is \"{}\", expected \"llama\"", type));
+    expect_refusal(with("model_type", type), "Caravan runs Llama models");
+  }
   expect_refusal(with("model_type", "mllama"), "vision model");
   expect_refusal(with("architectures", {"LlamaForSequenceClassification"}),
                  "\"LlamaForSequenceClassification\", expected \"LlamaForCausalLM\"");

@@ -351,10 +351,44 @@ TEST_F(GgufSource, RefusesTensorsThatDoNotMatch) {
   expect_gguf_refusal(bias, "blk.0.attn_k.bias is missing");
 }
 
+// What stands for a file that was not fetched, wherever the file is needed.
+TEST(OpenSource, RefusesFilesThatWereNotFetched) {
+  const std::vector<std::pair<std::string, std::string>> stand_ins = {
+      {kLfsPointer, "Git LFS pointer"}, {"<!doctype html>", "web page"}, {"", "is empty"}};
+  for (const char* name :
+       {"config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json"}) {
+    for (const auto& [content, words] : stand_ins) {
+      SCOPED_TRACE(std::string(name) + ", " + words);
+      HfFolder folder;
+      folder.write();
+      folder.write(name, content);
+      expect_refusal(folder.path(), words);
+      expect_refusal(folder.path(), name);
+    }
+  }
+}
+
+// Hugging Face's cache: a snapshot folder of links to blobs.
+TEST(OpenSource, FollowsTheLinksOfACache) {
+  HfFolder folder;
+  folder.write();
+  const std::string snapshot = folder.beside("snap shot-\xC3\xA9");
+  std::filesystem::create_directory(snapshot);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    std::filesystem::create_symlink(std::filesystem::absolute(entry.path()),
+                                    snapshot + "/" + entry.path().filename().string());
+  }
+  const Source source = open_source(snapshot, {});
+  EXPECT_EQ(source.description.config, test::small_config());
+  EXPECT_EQ(source.description.name, "snap shot-\xC3\xA9");
+}
+
 TEST(OpenSource, RefusesOtherFilesByContent) {
   const TemporaryFolder folder;
   expect_refusal(folder.write("a", "hello"), "is of no known format");
-  expect_refusal(folder.write("a", ""), "is of no known format");
+  expect_refusal(folder.write("a", ""), "a is empty: the download failed");
+  expect_refusal(folder.write("a", "\n<!DOCTYPE html>\n<html>"), "is a web page (HTML)");
+  expect_refusal(folder.write("a", "<HTML><head>"), "is a web page (HTML)");
   expect_refusal(folder.write("a", std::string("PK\x03\x04") + "zip"), "has no config.json");
   expect_refusal(folder.write("a", kLfsPointer), "Git LFS pointer");
   expect_refusal(folder.write("a.safetensors", "x"), "has no config.json");
