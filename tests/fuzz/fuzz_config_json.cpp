@@ -1,0 +1,40 @@
+// config.json and generation_config.json of Hugging Face and params.json of Meta: every text goes
+// to all three.
+
+#include <string>
+
+#include "caravan/checkpoint/hf_config.h"
+#include "caravan/checkpoint/meta_config.h"
+#include "caravan/core/error.h"
+#include "memory_file.h"
+
+namespace {
+
+template <typename Parse>
+void refuse_or_parse(const Parse& parse) {
+  try {
+    parse();
+  } catch (const caravan::InputError&) {  // the only way to refuse a text
+  }
+}
+
+void require_sizes(const caravan::model::LlamaConfig& config) {
+  caravan::fuzz::require(config.hidden_size > 0 && config.num_layers > 0 && config.num_heads > 0 &&
+                             config.num_kv_heads > 0 && config.head_dim > 0,
+                         "sizes of a model without size");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace caravan;
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  refuse_or_parse([&] { require_sizes(checkpoint::parse_hf_config(input, "input").config); });
+  refuse_or_parse([&] { checkpoint::parse_generation_config(input, "input"); });
+  refuse_or_parse([&] {
+    checkpoint::MetaParams params = checkpoint::parse_meta_params(input, "input");
+    checkpoint::complete_meta_config(params, caravan::text::TokenizerKind::kTiktoken);
+    require_sizes(params.config);
+  });
+  return 0;
+}
