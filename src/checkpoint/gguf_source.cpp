@@ -251,7 +251,8 @@ Source open_gguf(const std::string& path, const SourceOptions& options) {
   const std::string given = gguf.text("general.name").value_or("");
   description.name =
       presentable_name(options.name.value_or(given.empty() ? name.stem().string() : given));
-  description.source = "GGUF file " + presentable_name(name.filename().string());
+  description.source = fmt::format("GGUF file {}, {}", presentable_name(name.filename().string()),
+                                   matrix_types(source));
   const text::GgufTokenizer tokenizer = read_tokenizer(gguf, path);
   try {
     description.tokenizer = text::tokenizer_from_gguf(tokenizer);

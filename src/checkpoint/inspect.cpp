@@ -7,6 +7,7 @@
 
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/core/clock.h"
+#include "caravan/core/log.h"
 #include "file_format.h"
 
 namespace caravan::checkpoint {
@@ -100,15 +101,20 @@ std::string inspect_text(const ModelFile& file, bool with_tensors) {
   line("model", fmt::format("{} layers, hidden {}, feed-forward {}, vocabulary {}{}",
                             config.num_layers, config.hidden_size, config.ffn_size,
                             config.vocab_size, config.tied_embeddings ? " (tied)" : ""));
-  line("attention", fmt::format("{} query heads, {} key/value heads of {}", config.num_heads,
-                                config.num_kv_heads, config.head_dim));
+  line("attention",
+       fmt::format("{} query heads, {} key/value heads of {}{}", config.num_heads,
+                   config.num_kv_heads, config.head_dim, config.attention_bias ? ", biases" : ""));
   line("context", fmt::format("{} positions", config.max_positions));
   line("rope", rope_text(config));
   line("norm epsilon", fmt::format("{}", config.norm_epsilon));
   line("tokenizer",
-       fmt::format("{}, {} tokens, {} added", tokenizer_kind_name(about.tokenizer.kind),
-                   about.tokenizer.tokens.size(), about.tokenizer.added_tokens.size()));
+       fmt::format("{}, {} tokens, {} added{}", tokenizer_kind_name(about.tokenizer.kind),
+                   about.tokenizer.tokens.size(), about.tokenizer.added_tokens.size(),
+                   about.tokenizer.add_bos ? fmt::format(", BOS {} first", *about.tokenizer.bos_id)
+                                           : ", no BOS"));
   line("chat format", std::string(text::chat_format_name(about.chat_format)));
+  if (!about.chat_default_system.empty())
+    line("system text", log::escape_line(about.chat_default_system));
   line("generation", generation_text(about.generation));
   if (!with_tensors) return out;
   out += fmt::format("\n{:<28}{:<18}{:<7}{:<14}{:>6}{:>14}\n", "tensor", "stored shape", "dtype",

@@ -158,6 +158,16 @@ std::vector<std::int32_t> merge_stop_ids(const std::vector<std::vector<std::int3
   return {merged.begin(), merged.end()};
 }
 
+std::string matrix_types(const Source& source) {
+  std::set<ElementType> types;
+  for (const auto& [name, tensor] : source.tensors) {
+    if (tensor.shape.size() == 2) types.insert(tensor.type);
+  }
+  std::vector<std::string_view> names;
+  for (const ElementType type : types) names.push_back(element_type_name(type));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::string presentable_name(const std::string& name) {
   std::string result = name.substr(0, kMaxNameBytes);
   result = text::replace_invalid_utf8(result.substr(0, text::complete_utf8_prefix(result)));

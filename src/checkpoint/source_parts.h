@@ -46,6 +46,9 @@ bool is_end_of_text(std::string_view token);
 std::vector<std::int32_t> merge_stop_ids(const std::vector<std::vector<std::int32_t>>& lists,
                                          std::int64_t vocab_size, const std::string& where);
 
+/// "Q4_K, Q6_K": the types of the source's matrices.
+std::string matrix_types(const Source& source);
+
 /// A name fit for output: valid UTF-8, without control characters, at most 200 bytes.
 std::string presentable_name(const std::string& name);
 

@@ -266,6 +266,19 @@ TEST_F(GgufSource, ReadsRotaryScaling) {
   expect_gguf_refusal(wrong, "rope_freqs.weight has shape [4], expected [3]");
 }
 
+TEST_F(GgufSource, TakesTheChatTemplateOrAsksForOne) {
+  const std::string key = "tokenizer.chat_template";
+  GgufBuilder known = test::gguf_model(config);
+  known.text(key,
+             "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+             "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}"
+             "{{ '<|im_start|>assistant\n' }}{% endif %}");
+  EXPECT_EQ(open(known).description.chat_format, text::ChatFormatKind::kChatMl);
+  GgufBuilder other = test::gguf_model(config);
+  other.text(key, "{% for m in messages %}{{ m['content'] }}{% endfor %}");
+  expect_gguf_refusal(other, "choose one with --chat-format none|");
+}
+
 TEST_F(GgufSource, RefusesOtherModels) {
   GgufBuilder other;
   other.text("general.architecture", "qwen2");
