@@ -53,6 +53,7 @@ batch::Manifest make_manifest(const JobOptions& options, PreparedRun& prepared,
                     {"created_by", description.created_by}};
   manifest.configuration = facts.configuration;
   manifest.ranks = facts.ranks;
+  manifest.device = facts.device;
   manifest.kernels = facts.kernels;
   manifest.threads_per_rank = facts.threads;
   manifest.inputs = prepared.workload().input_paths();

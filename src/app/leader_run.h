@@ -21,6 +21,7 @@ namespace caravan::app {
 /// Facts about the launch that logs and manifest show.
 struct RunFacts {
   std::vector<std::string> ranks;  // where each sits
+  std::string device;
   std::string kernels;
   int threads = 1;
   std::string started;

@@ -160,6 +160,17 @@ void add_execution(Table& table) {
       {"threads", "auto|N",
        "threads of each rank, at most its CPUs; auto: these divided among the node's ranks"},
       &JobOptions::threads, {1, 4096}, "auto"));
+  using Exchange = parallel::MpiCommunicator::Exchange;
+  table.add(choice_option<Exchange>(
+      {"exchange", "auto|mpi",
+       "how ranks exchange partial sums; auto: inside a node by shared memory, between nodes by "
+       "MPI; mpi: always by MPI, slower with the same bits, for nodes whose shared memory is small "
+       "or broken"},
+      &JobOptions::exchange, {{"auto", Exchange::kBest}, {"mpi", Exchange::kMpi}}));
+  table.add(choice_option<DeviceKind>(
+      {"device", "auto|cpu|cuda", "where to compute; this version computes on CPUs only"},
+      &JobOptions::device,
+      {{"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}}));
   table.add(choice_option<std::optional<ops::Isa>>(
       {"isa", "auto|avx2|avx512|generic", "build of the kernels; all give the same bits"},
       &JobOptions::isa, instruction_sets()));

@@ -4,12 +4,14 @@
 #include <charconv>
 
 #include "caravan/app/commands.h"
+#include "caravan/app/device_choice.h"
 #include "caravan/app/prepared_run.h"
 #include "caravan/app/size_table.h"
 #include "caravan/checkpoint/architecture.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
 #include "caravan/core/partition.h"
+#include "caravan/cuda/device.h"
 #include "caravan/io/atomic_file.h"
 #include "caravan/model/shard_plan.h"
 
@@ -144,6 +146,7 @@ std::string input_text(const batch::WorkloadSummary& summary) {
 
 ExitCode plan_command(const ParsedOptions& parsed, const Environment& environment) {
   const JobOptions& options = parsed.options;
+  const std::string device = choose_device(options.device, cuda::survey_devices);
   const std::int64_t num_ranks = options.ranks.value_or(launch_size(environment));
   const std::int64_t node_bytes = options.node_memory.value_or(available_memory_bytes());
   if (checkpoint::is_architecture(options.model)) {
@@ -164,6 +167,7 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
     text += fmt::format("output     {}; {} free on its file system\n", prepared.names()->output,
                         bytes_text(io::free_disk_bytes(prepared.names()->folder)));
   }
+  text += fmt::format("device     {}\n", device);
   if (!prepared.has_workload()) text += assumption_text(prepared.memory_request());
   text += sharing_text(prepared.memory_request(), static_cast<int>(num_ranks));
   text += ranks_text(prepared.memory(), file.description().config);

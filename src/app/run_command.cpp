@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "caravan/app/commands.h"
+#include "caravan/app/device_choice.h"
 #include "caravan/app/memory_plan.h"
 #include "caravan/app/prepared_run.h"
 #include "caravan/app/stop_signals.h"
@@ -19,6 +20,7 @@
 #include "caravan/core/clock.h"
 #include "caravan/core/log.h"
 #include "caravan/core/thread_team.h"
+#include "caravan/cuda/device.h"
 #include "caravan/model/decoder.h"
 #include "caravan/parallel/launch_check.h"
 #include "caravan/parallel/mpi_communicator.h"
@@ -126,13 +128,14 @@ class Run {
       const Environment& environment)
       : options_(options),
         environment_(environment),
-        communicator_(parallel::make_world_communicator(mpi.world_size())) {
+        communicator_(parallel::make_world_communicator(mpi.world_size(), options.exchange)) {
     facts_.started = utc_timestamp();
     facts_.configuration = effective_options(Command::kRun, options_);
     agreed(*communicator_, [&] {
       check_launched(mpi, environment);
       check_mesh(options_, mpi.world_size());
     });
+    choose();
     place();
     forward_signals();
   }
@@ -155,6 +158,13 @@ class Run {
 
  private:
   bool leads() const { return communicator_->rank() == 0; }
+
+  // Where to compute. One rank looks: nobody computes on what it finds yet.
+  void choose() {
+    agreed(*communicator_, [&] {
+      if (leads()) facts_.device = choose_device(options_.device, cuda::survey_devices);
+    });
+  }
 
   // More threads than CPUs only wait for each other, and change no answer.
   int threads_on(const parallel::RankPlacement& own) {
@@ -187,7 +197,8 @@ class Run {
     if (leads()) {
       log::info("{} on {} rank(s): {}", program_version(), communicator_->size(),
                 parallel::describe_placement(placement));
-      log::info("{} thread(s) for each rank, {} kernels", facts_.threads, facts_.kernels);
+      log::info("device: {}; {} thread(s) for each rank, {} kernels", facts_.device, facts_.threads,
+                facts_.kernels);
       for (const std::string& warning : parallel::placement_warnings(placement, facts_.threads)) {
         log::warning("{}", warning);
       }

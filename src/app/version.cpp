@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "caravan/app/device_choice.h"
 #include "caravan/batch/fingerprint.h"
 #include "caravan/checkpoint/model_file.h"
+#include "caravan/cuda/device.h"
 #include "caravan/parallel/mpi_environment.h"
 #include "revision.h"  // made by write_revision.cmake
 
@@ -17,6 +19,7 @@ std::vector<std::pair<std::string, std::string>> version_entries() {
       {"built", fmt::format("{}, {}", CARAVAN_COMPILER, CARAVAN_BUILD_TYPE)},
       {"MPI", fmt::format("header {}; runtime {}", parallel::mpi_header_version(),
                           parallel::mpi_library_version())},
+      {"CUDA", describe_cuda(cuda::survey_devices())},
       {"LibTorch", CARAVAN_LIBTORCH_VERSION},
       {"HDF5", CARAVAN_HDF5_VERSION},
       {"checkpoint format", std::to_string(checkpoint::kFormatVersion)},

@@ -50,6 +50,7 @@ std::string manifest_json(const Manifest& manifest) {
                      {"launch",
                       {{"ranks", manifest.ranks},
                        {"threads_per_rank", manifest.threads_per_rank},
+                       {"device", manifest.device},
                        {"kernels", manifest.kernels}}},
                      {"counts", counts_of(manifest)},
                      {"engine", engine_of(manifest)},

@@ -10,11 +10,13 @@
 #include "caravan/core/dtype.h"
 #include "caravan/core/log.h"
 #include "caravan/ops/context.h"
+#include "caravan/parallel/mpi_communicator.h"
 #include "caravan/text/chat_format.h"
 
 namespace caravan::app {
 
 enum class OnInvalid { kFail, kRecord };
+enum class DeviceKind { kAuto, kCpu, kCuda };
 enum class TextEndpoint { kAuto, kChat, kCompletion };
 
 struct JobOptions {
@@ -45,7 +47,9 @@ struct JobOptions {
 
   // Execution
   std::optional<std::int64_t> tensor_parallel;
+  parallel::MpiCommunicator::Exchange exchange = parallel::MpiCommunicator::Exchange::kBest;
   std::optional<std::int64_t> threads;
+  DeviceKind device = DeviceKind::kAuto;
   std::optional<ops::Isa> isa;
   std::int64_t max_sequences = 64;
   std::int64_t max_step_tokens = 512;

@@ -20,6 +20,7 @@ struct Manifest {
   std::vector<std::pair<std::string, std::string>> model;     // path, name, hash, dtype, source
   std::vector<std::pair<std::string, std::string>> configuration;  // every option in effect
   std::vector<std::string> ranks;                                  // where each sits
+  std::string device;                                              // where it was computed, as text
   std::string kernels;                                             // instruction set
   int threads_per_rank = 1;
   std::vector<std::string> inputs;

@@ -244,6 +244,23 @@ TEST_F(ErrorsTest, EveryRankEndsWithTheSameCodeAndOneMessage) {
   EXPECT_EQ(result.err.find("caravan: error:", first + 1), std::string::npos) << result.err;
 }
 
+TEST_F(ErrorsTest, DeviceThatCannotBeUsed) {
+  const Arguments asked = {"--model", model(), "--prompt", "Hi", "--device", "cuda"};
+  for (const char* command : {"run", "plan"}) {
+    Arguments arguments = {command};
+    arguments.insert(arguments.end(), asked.begin(), asked.end());
+    if (arguments[0] == "plan") arguments.erase(arguments.begin() + 3, arguments.begin() + 5);
+    expect(caravan(arguments), 69, {"--device cuda: "});
+  }
+  Arguments on_ranks = {"run"};
+  on_ranks.insert(on_ranks.end(), asked.begin(), asked.end());
+  const ProcessResult result = caravan_on(3, on_ranks);
+  EXPECT_EQ(result.code, 69) << result.err;
+  const auto first = result.err.find("--device cuda: ");
+  ASSERT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("--device cuda: ", first + 1), std::string::npos) << result.err;
+}
+
 TEST_F(ErrorsTest, WrongNumbersOfArguments) {
   expect(caravan({"convert", "one"}), 64, {"SOURCE and MODEL.h5"});
   expect(caravan({"inspect"}), 64, {"one MODEL.h5"});
@@ -255,6 +272,7 @@ TEST_F(ErrorsTest, InformationNeedsNothing) {
   const ProcessResult version = caravan({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out.substr(0, 8), "caravan ");
+  EXPECT_NE(version.out.find("CUDA  "), std::string::npos) << version.out;
   EXPECT_EQ(version.err, "");
   EXPECT_NE(caravan({"--help"}).out.find("tokenize"), std::string::npos);
   const std::string help = caravan({"help", "run"}).out;

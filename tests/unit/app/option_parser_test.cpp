@@ -38,7 +38,7 @@ TEST(OptionParser, ReadsEveryKindOfValue) {
              "--overwrite", "--temperature", "0.5",       "--max-tokens", "7",
              "--kv-memory", "1.5G",          "--isa",     "avx2",         "--chat-format",
              "llama3.1",    "--on-invalid",  "record",    "--seed",       "18446744073709551615",
-             "--log-level", "debug"});
+             "--log-level", "debug",         "--device",  "cuda"});
   EXPECT_EQ(job.model, "m.h5");
   EXPECT_EQ(job.inputs, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(job.overwrite);
@@ -46,6 +46,7 @@ TEST(OptionParser, ReadsEveryKindOfValue) {
   EXPECT_EQ(job.max_tokens, 7);
   EXPECT_EQ(job.kv_memory, std::int64_t{3} << 29);
   EXPECT_EQ(job.isa, ops::Isa::kAvx2);
+  EXPECT_EQ(job.device, DeviceKind::kCuda);
   EXPECT_EQ(job.chat_format, text::ChatFormatKind::kLlama31);
   EXPECT_EQ(job.on_invalid, OnInvalid::kRecord);
   EXPECT_EQ(job.seed, ~std::uint64_t{0});
