@@ -236,7 +236,7 @@ void PreparedRun::check_defaults() const {
   const checkpoint::ModelDescription& description = model_->file.description();
   const batch::ParsedRecord plain =
       parser_->parse_plain({"", batch::Endpoint::kCompletion, "", "x"});
-  engine::Request request{0, {0}, std::get<batch::Record>(plain).sampling};
+  engine::Request request{0, {0}, {}, std::get<batch::Record>(plain).sampling};
   request.sampling.max_tokens = 0;
   const std::string reason = engine::Engine::refusal(request, description.config, {});
   CARAVAN_CHECK(

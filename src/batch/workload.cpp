@@ -33,7 +33,7 @@ std::vector<engine::Request> engine_requests(const Record& record,
   std::vector<engine::Request> requests;
   requests.reserve(prompts.size());
   for (const TokenizedPrompt& prompt : prompts) {
-    engine::Request request{first_id++, prompt.ids, record.sampling};
+    engine::Request request{first_id++, prompt.ids, {}, record.sampling};
     request.sampling.max_tokens = prompt.max_tokens;
     requests.push_back(std::move(request));
   }
