@@ -56,6 +56,27 @@ TEST(DecoderAllocation, LayersAllocateNothing) {
   });
 }
 
+TEST(DecoderAllocation, LayersThatReadImagesAllocateNothing) {
+  LlamaConfig config = test::uneven_vision_config();
+  test::RandomWeightSource source(config, 4);
+  ThreadTeam team(2);
+  const ops::Context context(team, ops::detect_isa());
+  test::for_each_group([&](parallel::MpiCommunicator& group) {
+    Decoder decoder(config, source, context, group, {32, 6, 2, 5});
+    const auto seeing = [](std::int32_t rows) {
+      StepPlan plan = two_sequences(0, rows);
+      plan.image_rows = {{0, rows, 0, 2, 0, 4}};
+      plan.seen_tokens = {17, 30};
+      plan.seen_blocks = {3, 0, 4, 1};
+      return plan;
+    };
+    allocations_in_layers(decoder, seeing(20));  // scratch grows to what is needed
+    EXPECT_EQ(allocations_in_layers(decoder, seeing(20)), 0);
+    EXPECT_EQ(allocations_in_layers(decoder, seeing(1)), 0);
+    EXPECT_EQ(allocations_in_layers(decoder, seeing(9)), 0);
+  });
+}
+
 TEST(AllocationCounter, SeesTensorsAndVectors) {
   const std::int64_t before = test::allocation_count();
   const std::vector<float> values(100);
