@@ -86,12 +86,18 @@ RgbImage read_pixels(Container container, VipsImage* image) {
 
 }  // namespace
 
-std::int64_t decode_bytes(std::span<const std::byte> bytes, const DecodeLimits& limits) {
+ImageHeader read_header(std::span<const std::byte> bytes, const DecodeLimits& limits) {
   const Opened opened = open(bytes, limits);
-  const std::int64_t decoder_bytes =
-      opened.image ? static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(opened.image.get())) : 1;
+  ImageHeader header{opened.size.width, opened.size.height, 0};
+  std::int64_t decoder_bytes = 1;
+  if (opened.image) {
+    decoder_bytes = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(opened.image.get()));
+    const bool lies = !opened.frame && swaps_sides(vips_image_get_orientation(opened.image.get()));
+    if (lies) std::swap(header.width, header.height);
+  }
   constexpr std::int64_t kRgbTwice = 6;  // as stored and upright
-  return opened.size.width * opened.size.height * (decoder_bytes + kRgbTwice);
+  header.decode_bytes = header.width * header.height * (decoder_bytes + kRgbTwice);
+  return header;
 }
 
 RgbImage decode(std::span<const std::byte> bytes, const DecodeLimits& limits) {

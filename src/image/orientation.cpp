@@ -10,7 +10,7 @@ namespace caravan::image {
 RgbImage upright(RgbImage image, int orientation) {
   CARAVAN_ASSERT(orientation >= 1 && orientation <= 8, "orientation {}", orientation);
   if (orientation == 1) return image;
-  const bool is_transposed = orientation >= 5;
+  const bool is_transposed = swaps_sides(orientation);
   const bool from_right =
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom =

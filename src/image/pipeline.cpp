@@ -24,6 +24,7 @@ using ImagePointer = std::shared_ptr<const PreparedImage>;
 /// One submitted image.
 struct Item {
   std::string url;
+  std::size_t source = 0;
   std::int64_t reserved_bytes = 0;  // before it is ready
   bool is_ready = false;
   ImageOutcome outcome;
@@ -34,19 +35,20 @@ struct Result {
   ImagePointer image;
   std::string error;
   std::exception_ptr fault;
+  std::string content_hash;
 };
 
 /// Runs `work` and turns what it throws into a result.
 template <typename Work>
 Result result_of(const Work& work) {
   try {
-    return {work(), "", nullptr};
+    return {work(), "", nullptr, ""};
   } catch (const InputError& error) {
-    return {nullptr, error.what(), nullptr};
+    return {nullptr, error.what(), nullptr, ""};
   } catch (const std::bad_alloc&) {
-    return {nullptr, "there is not enough memory to decode the image", nullptr};
+    return {nullptr, "there is not enough memory to decode the image", nullptr, ""};
   } catch (...) {
-    return {nullptr, "", std::current_exception()};
+    return {nullptr, "", std::current_exception(), ""};
   }
 }
 
@@ -54,9 +56,9 @@ Result result_of(const Work& work) {
 
 class ImagePipeline::State {
  public:
-  State(ImageSource source, const DecodeLimits& limits, const TilingConfig& tiling,
+  State(std::vector<ImageSource> sources, const DecodeLimits& limits, const TilingConfig& tiling,
         const PipelineOptions& options)
-      : source_(std::move(source)),
+      : sources_(std::move(sources)),
         limits_(limits),
         tiling_(tiling),
         options_(options),
@@ -71,18 +73,18 @@ class ImagePipeline::State {
   }
   ~State() { stop(); }
 
-  Ticket submit(std::string url) {
+  Ticket submit(std::string url, std::size_t source) {
     std::unique_lock lock(mutex_);
     const std::int64_t bytes = bytes_to_reserve(url);
     room_.wait(lock, [&] { return has_room(bytes); });
-    return queue(std::move(url), bytes);
+    return queue(std::move(url), source, bytes);
   }
 
-  std::optional<Ticket> try_submit(std::string&& url) {
+  std::optional<Ticket> try_submit(std::string&& url, std::size_t source) {
     const std::lock_guard lock(mutex_);
     const std::int64_t bytes = bytes_to_reserve(url);
     if (!has_room(bytes)) return std::nullopt;
-    return queue(std::move(url), bytes);
+    return queue(std::move(url), source, bytes);
   }
 
   ImageOutcome take(Ticket ticket) {
@@ -116,7 +118,7 @@ class ImagePipeline::State {
   }
 
  private:
-  // Below, all but serve, prepare, read and decode_once are called with the lock held.
+  // Below, all but serve, prepare and decode_in_turn are called with the lock held.
 
   std::int64_t bytes_to_reserve(const std::string& url) const {
     return tiling_.max_bytes() + static_cast<std::int64_t>(url.size());
@@ -124,10 +126,12 @@ class ImagePipeline::State {
   bool has_room(std::int64_t bytes) const {
     return ahead_bytes_ == 0 || ahead_bytes_ + bytes <= options_.max_ahead_bytes;
   }
-  Ticket queue(std::string url, std::int64_t bytes) {
+  Ticket queue(std::string url, std::size_t source, std::int64_t bytes) {
+    CARAVAN_ASSERT(source < sources_.size(), "image source {} of {}", source, sources_.size());
     const Ticket ticket = next_ticket_++;
     Item& item = items_[ticket];
     item.url = std::move(url);
+    item.source = source;
     item.reserved_bytes = bytes;
     ahead_bytes_ += bytes;
     ++counts_.submitted;
@@ -163,7 +167,7 @@ class ImagePipeline::State {
     if (found == items_.end()) return;  // discarded
     Item& item = found->second;
     if (!result.image) ++counts_.failed;
-    item.outcome = {result.image, result.error};
+    item.outcome = {result.image, result.error, result.content_hash};
     item.fault = result.fault;
     item.is_ready = true;
     ahead_bytes_ -= std::exchange(item.reserved_bytes, 0);
@@ -176,6 +180,7 @@ class ImagePipeline::State {
     while (true) {
       Ticket ticket = 0;
       std::string url;
+      std::size_t source = 0;
       {
         std::unique_lock lock(mutex_);
         work_.wait(lock, [&] { return is_stopping_ || !waiting_.empty(); });
@@ -185,25 +190,26 @@ class ImagePipeline::State {
         const auto found = items_.find(ticket);
         if (found == items_.end()) continue;  // discarded
         url = std::move(found->second.url);
+        source = found->second.source;
       }
-      prepare(ticket, url);
+      prepare(ticket, url, sources_[source]);
     }
     leave_vips_thread();
   }
 
-  void prepare(Ticket ticket, const std::string& url) {
+  void prepare(Ticket ticket, const std::string& url, const ImageSource& source) {
     std::vector<std::byte> bytes;
     std::string hash;
     const Result failure = result_of([&]() -> ImagePointer {
-      bytes = source_.read(url);
+      bytes = source.read(url);
       hash = content_hash(bytes);
       return nullptr;
     });
     std::unique_lock lock(mutex_);
     if (!failure.error.empty() || failure.fault) return publish(ticket, failure);
-    if (const ImagePointer cached = cache_.find(hash)) {
+    if (const ImagePointer known = find(hash)) {
       ++counts_.shared;
-      return publish(ticket, {cached, "", nullptr});
+      return publish(ticket, {known, "", nullptr, hash});
     }
     const auto [in_work, is_first] = in_work_.try_emplace(hash);
     in_work->second.push_back(ticket);
@@ -213,17 +219,33 @@ class ImagePipeline::State {
     }
     ++counts_.decoded;
     lock.unlock();
-    const Result result = result_of([&] { return decode_in_turn(bytes, hash); });
+    Result result = result_of([&] { return decode_in_turn(bytes, hash); });
+    result.content_hash = hash;
     lock.lock();
-    if (result.image) cache_.insert(result.image);
+    if (result.image) keep(result.image);
     for (const Ticket waiting : in_work_.at(hash)) publish(waiting, result);
     in_work_.erase(hash);
+  }
+
+  /// One that is in the cache or that somebody still holds.
+  ImagePointer find(const std::string& hash) {
+    if (ImagePointer cached = cache_.find(hash)) return cached;
+    const auto found = in_use_.find(hash);
+    return found == in_use_.end() ? nullptr : found->second.lock();
+  }
+  void keep(const ImagePointer& image) {
+    cache_.insert(image);
+    if (in_use_.size() >= most_in_use_) {
+      std::erase_if(in_use_, [](const auto& entry) { return entry.second.expired(); });
+      most_in_use_ = 2 * in_use_.size() + kFewImages;
+    }
+    in_use_[image->content_hash] = image;
   }
 
   /// Waits until the memory that decoding takes is there; an image larger than all of it goes
   /// alone.
   ImagePointer decode_in_turn(const std::vector<std::byte>& bytes, const std::string& hash) {
-    const DecodeTurn turn(*this, decode_bytes(bytes, limits_));
+    const DecodeTurn turn(*this, read_header(bytes, limits_).decode_bytes);
     return std::make_shared<const PreparedImage>(
         prepare_tiles(decode(bytes, limits_), hash, tiling_));
   }
@@ -261,7 +283,9 @@ class ImagePipeline::State {
     threads_.clear();
   }
 
-  const ImageSource source_;
+  static constexpr std::size_t kFewImages = 64;
+
+  const std::vector<ImageSource> sources_;
   const DecodeLimits limits_;
   const TilingConfig tiling_;
   const PipelineOptions options_;
@@ -278,13 +302,15 @@ class ImagePipeline::State {
   std::unordered_map<std::string, std::vector<Ticket>> in_work_;  // by content hash
   std::unordered_map<const PreparedImage*, std::int64_t> holders_;
   PreparedCache cache_;
+  std::unordered_map<std::string, std::weak_ptr<const PreparedImage>> in_use_;  // by content hash
+  std::size_t most_in_use_ = kFewImages;  // entries before those of gone images are dropped
   std::int64_t ahead_bytes_ = 0;
   std::int64_t decoding_bytes_ = 0;
   PipelineCounts counts_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
 
-ImagePipeline::ImagePipeline(ImageSource source, const DecodeLimits& limits,
+ImagePipeline::ImagePipeline(std::vector<ImageSource> sources, const DecodeLimits& limits,
                              const TilingConfig& tiling, const PipelineOptions& options) {
   check(tiling);
   CARAVAN_CHECK(options.num_threads >= 1 && options.max_ahead_bytes >= 0 &&
@@ -295,16 +321,17 @@ ImagePipeline::ImagePipeline(ImageSource source, const DecodeLimits& limits,
                 options.num_threads, options.max_ahead_bytes, options.cache_bytes,
                 options.max_decode_bytes);
   start_vips();
-  state_ = std::make_unique<State>(std::move(source), limits, tiling, options);
+  state_ = std::make_unique<State>(std::move(sources), limits, tiling, options);
 }
 
 ImagePipeline::~ImagePipeline() = default;
 
-std::optional<ImagePipeline::Ticket> ImagePipeline::try_submit(std::string&& url) {
-  return state_->try_submit(std::move(url));
+std::optional<ImagePipeline::Ticket> ImagePipeline::try_submit(std::string&& url,
+                                                               std::size_t source) {
+  return state_->try_submit(std::move(url), source);
 }
-ImagePipeline::Ticket ImagePipeline::submit(std::string url) {
-  return state_->submit(std::move(url));
+ImagePipeline::Ticket ImagePipeline::submit(std::string url, std::size_t source) {
+  return state_->submit(std::move(url), source);
 }
 ImageOutcome ImagePipeline::take(Ticket ticket) { return state_->take(ticket); }
 std::optional<ImageOutcome> ImagePipeline::try_take(Ticket ticket) {

@@ -16,19 +16,6 @@ namespace {
 constexpr std::int64_t kMaxTileSize = 8192;
 constexpr std::int64_t kMaxTiles = 64;
 
-using Table = std::array<std::array<float, 256>, 3>;  // normalised value of every byte
-
-Table normalised_values(const TilingConfig& config) {
-  Table table;
-  for (std::size_t c = 0; c < 3; ++c) {
-    for (std::size_t value = 0; value < 256; ++value) {
-      const float scaled = static_cast<float>(value) / 255.0F;
-      table[c][value] = (scaled - config.mean[c]) / config.deviation[c];
-    }
-  }
-  return table;
-}
-
 double scale_to_fit(const TileLayout& grid, double width, double height, double tile) {
   return std::min(static_cast<double>(grid.rows) * tile / height,
                   static_cast<double>(grid.columns) * tile / width);
@@ -67,12 +54,6 @@ void check(const TilingConfig& config) {
     faults += fmt::format("; image size {}, expected 1 to {}", config.tile_size, kMaxTileSize);
   if (config.max_tiles < 1 || config.max_tiles > kMaxTiles)
     faults += fmt::format("; at most {} tiles, expected 1 to {}", config.max_tiles, kMaxTiles);
-  for (std::size_t c = 0; c < 3; ++c) {
-    if (!std::isfinite(config.mean[c]) || !std::isfinite(config.deviation[c]) ||
-        !(config.deviation[c] > 0.0F))
-      faults += fmt::format("; channel {} has mean {} and deviation {}", c, config.mean[c],
-                            config.deviation[c]);
-  }
   CARAVAN_CHECK(faults.empty(), ConfigError, "the model's image preparation is not usable{}",
                 faults);
 }
@@ -98,14 +79,13 @@ TileLayout choose_layout(std::int64_t width, std::int64_t height, const TilingCo
 }
 
 void write_tiles(RgbImage image, const TileLayout& layout, const TilingConfig& config,
-                 std::span<float> tiles) {
+                 std::span<std::uint8_t> tiles) {
   const std::int64_t size = config.tile_size;
-  CARAVAN_ASSERT(std::cmp_equal(tiles.size(), layout.num_tiles() * config.tile_values()),
+  CARAVAN_ASSERT(std::cmp_equal(tiles.size(), layout.num_tiles() * config.tile_bytes()),
                  "{} values for {} tiles of {} pixels", tiles.size(), layout.num_tiles(), size);
   const RgbImage resized =
       resize_bilinear(std::move(image), layout.resized_width, layout.resized_height);
-  const Table table = normalised_values(config);
-  float* out = tiles.data();
+  std::uint8_t* out = tiles.data();
   for (std::int64_t tile = 0; tile < layout.num_tiles(); ++tile) {
     const std::int64_t top = tile / layout.columns * size;
     const std::int64_t left = tile % layout.columns * size;
@@ -115,8 +95,8 @@ void write_tiles(RgbImage image, const TileLayout& layout, const TilingConfig& c
         const std::int64_t count = row < resized.height ? filled : 0;
         const auto in = static_cast<std::size_t>((row * resized.width + left) * 3) + c;
         for (std::int64_t i = 0; i < count; ++i)
-          out[i] = table[c][resized.pixels[in + static_cast<std::size_t>(3 * i)]];
-        std::fill(out + count, out + size, table[c][0]);
+          out[i] = resized.pixels[in + static_cast<std::size_t>(3 * i)];
+        std::fill(out + count, out + size, std::uint8_t{0});
         out += size;
       }
     }
@@ -128,7 +108,7 @@ PreparedImage prepare_tiles(RgbImage image, std::string content_hash, const Tili
   prepared.layout = choose_layout(image.width, image.height, config);
   prepared.tile_size = config.tile_size;
   prepared.tiles.resize(
-      checked_cast<std::size_t>(prepared.layout.num_tiles() * config.tile_values()));
+      checked_cast<std::size_t>(prepared.layout.num_tiles() * config.tile_bytes()));
   write_tiles(std::move(image), prepared.layout, config, prepared.tiles);
   prepared.content_hash = std::move(content_hash);
   return prepared;

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                   "a picture with missing pixels");
     const image::PreparedImage prepared = image::prepare_tiles(rgb, "", config);
     fuzz::require(
-        std::cmp_equal(prepared.tiles.size(), prepared.layout.num_tiles() * config.tile_values()),
+        std::cmp_equal(prepared.tiles.size(), prepared.layout.num_tiles() * config.tile_bytes()),
         "tiles are missing");
   } catch (const InputError&) {  // the only way to refuse a file
   }

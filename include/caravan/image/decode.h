@@ -26,9 +26,15 @@ struct RgbImage {
   std::vector<std::uint8_t> pixels;  // [height, width, 3]
 };
 
-/// About how much memory `decode` takes at most, from the header alone.
-/// @throws InputError as `decode` does for what the header shows.
-std::int64_t decode_bytes(std::span<const std::byte> bytes, const DecodeLimits& limits);
+/// What the header of an image says.
+struct ImageHeader {
+  std::int64_t width = 0;  // as `decode` gives it: upright
+  std::int64_t height = 0;
+  std::int64_t decode_bytes = 0;  // about how much memory `decode` takes at most
+};
+
+/// Decodes no pixels. @throws InputError as `decode` does for what the header shows.
+ImageHeader read_header(std::span<const std::byte> bytes, const DecodeLimits& limits);
 
 /// Same bytes, same pixels, on every machine with the same libraries. Safe to call from several
 /// threads at once; each call works in its own thread only.

@@ -3,13 +3,15 @@
 //
 // An image is submitted, which gives a ticket, and taken by the ticket later, in any order. What is
 // submitted and not taken yet is bounded in bytes. Equal images (by content, whatever their
-// addresses) are decoded once while one of them is in work or in a small cache. Leaves out: which
-// images a request has (batch/), what the model makes of them.
+// addresses) are decoded once while one of them is in work, held by anybody or in a small cache.
+// Leaves out: which images a request has (batch/), what the model makes of them.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "caravan/image/decode.h"
 #include "caravan/image/image_source.h"
@@ -28,13 +30,14 @@ struct PipelineOptions {
 struct ImageOutcome {
   std::shared_ptr<const PreparedImage> image;  // shared with the cache and with equal images
   std::string error;                           // for the record that names the image, if no image
+  std::string content_hash;                    // empty if the bytes could not be read
 };
 
 /// What has been done until now.
 struct PipelineCounts {
   std::int64_t submitted = 0;
   std::int64_t decoded = 0;  // also those that failed while they were decoded
-  std::int64_t shared = 0;   // found in the cache or in work
+  std::int64_t shared = 0;   // found in the cache, in use or in work
   std::int64_t failed = 0;
 };
 
@@ -42,10 +45,11 @@ class ImagePipeline {
  public:
   using Ticket = std::int64_t;
 
+  /// @param sources  where images may come from, by number.
   /// @throws ConfigError if `tiling` or `options` cannot be; DeviceError if threads or libvips
   ///         cannot be started.
-  ImagePipeline(ImageSource source, const DecodeLimits& limits, const TilingConfig& tiling,
-                const PipelineOptions& options);
+  ImagePipeline(std::vector<ImageSource> sources, const DecodeLimits& limits,
+                const TilingConfig& tiling, const PipelineOptions& options);
   /// Images in work are finished, others are dropped. No other call may be running.
   ~ImagePipeline();
   ImagePipeline(const ImagePipeline&) = delete;
@@ -53,11 +57,11 @@ class ImagePipeline {
 
   // Calls below are safe from several threads at once.
 
-  /// Queues the image at `url`; nothing, and `url` stays as it is, if there is no room for it
-  /// ahead. There always is when everything was taken.
-  std::optional<Ticket> try_submit(std::string&& url);
+  /// Queues the image at `url` of a source; nothing, and `url` stays as it is, if there is no room
+  /// for it ahead. There always is when everything was taken.
+  std::optional<Ticket> try_submit(std::string&& url, std::size_t source = 0);
   /// Waits for room. Whoever takes must be another thread.
-  Ticket submit(std::string url);
+  Ticket submit(std::string url, std::size_t source = 0);
 
   /// Waits until the image is prepared. Each ticket can be taken once.
   /// @throws InternalError if `ticket` is unknown or taken; what the preparation threw if that was

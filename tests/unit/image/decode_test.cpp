@@ -35,7 +35,7 @@ void expect_refused(const std::string& bytes, const std::string& words) {
   expect_error<InputError>([&] { decode_text(bytes); }, words);
   const DecodeLimits limits;
   try {
-    EXPECT_GT(decode_bytes(bytes_of(bytes), limits), 0);  // the header may be good
+    EXPECT_GT(read_header(bytes_of(bytes), limits).decode_bytes, 0);  // the header may be good
   } catch (const InputError&) {
   }
 }
@@ -93,6 +93,23 @@ TEST(Decode, AcceptsBytesBehindTheImage) {
     const RgbImage image = decode_text(picture(name));
     EXPECT_EQ(decode_text(picture(name) + "trailing bytes").pixels, image.pixels) << name;
   }
+}
+
+TEST(ReadHeader, GivesTheSizeThatDecodingGives) {
+  int compared = 0;
+  for (const char* name : {"rgb.png", "wide.png", "plain.bmp", "partial.gif", "lossless.webp",
+                           "lzw.tiff", "orientation1.jpg", "orientation3.jpg", "orientation5.jpg",
+                           "orientation6.jpg", "orientation7.jpg", "orientation8.jpg"}) {
+    SCOPED_TRACE(name);
+    const std::string bytes = picture(name);
+    const ImageHeader header = read_header(bytes_of(bytes), {});
+    const RgbImage image = decode_text(bytes);
+    EXPECT_EQ(header.width, image.width);
+    EXPECT_EQ(header.height, image.height);
+    EXPECT_GE(header.decode_bytes, std::ssize(image.pixels));
+    if (header.width != header.height) ++compared;
+  }
+  EXPECT_GT(compared, 8);
 }
 
 TEST(Decode, LimitsPixelsFromTheHeader) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kTileSize = 28;
 // One tile: what the smallest pictures make.
-constexpr std::int64_t kTileBytes = 3 * kTileSize * kTileSize * 4;
+constexpr std::int64_t kTileBytes = 3 * kTileSize * kTileSize;
 
 std::string pictures() { return std::string(CARAVAN_TEST_DATA) + "/images"; }
 
@@ -29,7 +29,10 @@ TilingConfig small_tiles() {
 }
 
 ImagePipeline make_pipeline(PipelineOptions options = {}) {
-  return ImagePipeline(ImageSource(pictures(), 1 << 20), {}, small_tiles(), options);
+  std::vector<ImageSource> sources;
+  sources.emplace_back(pictures(), 1 << 20);
+  sources.emplace_back("", 1 << 20);
+  return ImagePipeline(std::move(sources), {}, small_tiles(), options);
 }
 
 PipelineOptions with_threads(int num_threads) {
@@ -71,6 +74,35 @@ TEST(ImagePipeline, GivesFailuresAsValues) {
   EXPECT_TRUE(pipeline.take(good).image);
   EXPECT_EQ(pipeline.counts().failed, 3);
   EXPECT_EQ(pipeline.ahead_bytes(), 0);
+}
+
+TEST(ImagePipeline, ReadsFromTheSourceThatIsAskedFor) {
+  ImagePipeline pipeline = make_pipeline();
+  EXPECT_TRUE(pipeline.take(pipeline.submit("rgb.png", 0)).image);
+  EXPECT_NE(pipeline.take(pipeline.submit("rgb.png", 1)).error.find("no --media-root"),
+            std::string::npos);
+  test::expect_error<InternalError>([&] { pipeline.submit("rgb.png", 2); }, "source 2 of 2");
+}
+
+TEST(ImagePipeline, TellsWhetherTheBytesOfAFailureWereRead) {
+  ImagePipeline pipeline = make_pipeline();
+  EXPECT_EQ(pipeline.take(pipeline.submit("missing.png")).content_hash, "");
+  const ImageOutcome text = pipeline.take(pipeline.submit("expected.json"));
+  EXPECT_FALSE(text.image);
+  const std::string file = test::read_whole(pictures() + "/expected.json");
+  EXPECT_EQ(text.content_hash, content_hash(std::as_bytes(std::span(file.data(), file.size()))));
+}
+
+TEST(ImagePipeline, FindsImagesThatAreStillHeld) {
+  PipelineOptions options;
+  options.cache_bytes = 0;
+  ImagePipeline pipeline = make_pipeline(options);
+  ImageOutcome held = pipeline.take(pipeline.submit("rgb.png"));
+  EXPECT_EQ(pipeline.take(pipeline.submit("./rgb.png")).image.get(), held.image.get());
+  EXPECT_EQ(pipeline.counts().decoded, 1);
+  held.image = nullptr;
+  EXPECT_TRUE(pipeline.take(pipeline.submit("rgb.png")).image);
+  EXPECT_EQ(pipeline.counts().decoded, 2);
 }
 
 TEST(ImagePipeline, DecodesEqualImagesOnce) {
