@@ -13,10 +13,11 @@ struct FormatName {
   ChatFormatKind kind;
   std::string_view name;
 };
-constexpr std::array<FormatName, 7> kFormatNames = {{
+constexpr std::array<FormatName, 8> kFormatNames = {{
     {ChatFormatKind::kNone, "none"},
     {ChatFormatKind::kLlama2, "llama2"},
     {ChatFormatKind::kLlama3, "llama3"},
+    {ChatFormatKind::kLlama3Plain, "llama3-plain"},
     {ChatFormatKind::kLlama31, "llama3.1"},
     {ChatFormatKind::kLlama32Vision, "llama3.2-vision"},
     {ChatFormatKind::kChatMl, "chatml"},
@@ -27,6 +28,7 @@ constexpr std::array<FormatName, 7> kFormatNames = {{
 std::vector<std::string_view> control_tokens(ChatFormatKind kind) {
   switch (kind) {
     case ChatFormatKind::kLlama3:
+    case ChatFormatKind::kLlama3Plain:
     case ChatFormatKind::kLlama31:
     case ChatFormatKind::kLlama32Vision:
       return {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
@@ -56,12 +58,31 @@ void check_tools(ChatFormatKind kind, const Messages& messages, const ChatOption
                 "builtin_tools: the chat format {} has none", name);
 }
 
-void check_request(ChatFormatKind kind, const Messages& messages, const ChatOptions& options) {
+void check_images(const ChatFormat& format, const Messages& messages) {
+  const bool has_images = format.kind() == ChatFormatKind::kLlama32Vision ||
+                          format.kind() == ChatFormatKind::kLlama3Plain;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    if (message.image_offsets.empty()) continue;
+    CARAVAN_CHECK(has_images, InputError, "messages[{}].content: the chat format {} has no images",
+                  i, chat_format_name(format.kind()));
+    CARAVAN_CHECK(format.image_id(), InputError,
+                  "messages[{}].content: the model has no token for an image", i);
+    CARAVAN_CHECK(message.role == "user", InputError,
+                  "messages[{}].content: images belong into messages of the user, the role is "
+                  "\"{}\"",
+                  i, message.role);
+  }
+}
+
+void check_request(const ChatFormat& format, const Messages& messages, const ChatOptions& options) {
+  const ChatFormatKind kind = format.kind();
   CARAVAN_CHECK(kind != ChatFormatKind::kNone, InputError,
                 "this model has no chat format (it is a base model, or its template is not known): "
                 "send completion requests, or choose a format with --chat-format");
   CARAVAN_CHECK(!messages.empty(), InputError, "messages: the list is empty");
   check_tools(kind, messages, options);
+  check_images(format, messages);
   if (!options.continue_final_message) return;
   CARAVAN_CHECK(!options.add_generation_prompt, InputError,
                 "continue_final_message and add_generation_prompt exclude each other");
@@ -73,15 +94,14 @@ void check_request(ChatFormatKind kind, const Messages& messages, const ChatOpti
 
 PromptParts lay_out(const ChatFormat& format, const Tokenizer& tokenizer, const Messages& messages,
                     const ChatOptions& options) {
-  check_request(format.kind(), messages, options);
+  check_request(format, messages, options);
   PromptParts prompt(tokenizer);
   switch (format.kind()) {
     case ChatFormatKind::kNone: break;
     case ChatFormatKind::kLlama3:
+    case ChatFormatKind::kLlama3Plain:
     case ChatFormatKind::kLlama31:
-    case ChatFormatKind::kLlama32Vision:
-      lay_out_llama3(format.kind(), messages, options, prompt);
-      break;
+    case ChatFormatKind::kLlama32Vision: lay_out_llama3(format, messages, options, prompt); break;
     case ChatFormatKind::kChatMl:
       lay_out_chatml(format.default_system(), messages, options, prompt);
       break;
@@ -119,8 +139,12 @@ std::string chat_format_names() {
   return fmt::format("{}", fmt::join(names, "|"));
 }
 
-ChatFormat::ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::string default_system)
-    : kind_(kind), tokenizer_(&tokenizer), default_system_(std::move(default_system)) {
+ChatFormat::ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::string default_system,
+                       std::optional<std::int32_t> image_id)
+    : kind_(kind),
+      tokenizer_(&tokenizer),
+      default_system_(std::move(default_system)),
+      image_id_(image_id) {
   for (const std::string_view content : control_tokens(kind)) {
     CARAVAN_CHECK(
         tokenizer.special_id(content), ConfigError,
@@ -149,7 +173,8 @@ std::vector<std::int32_t> ChatFormat::stop_ids() const {
   std::vector<std::string_view> contents;
   switch (kind_) {
     case ChatFormatKind::kNone: break;
-    case ChatFormatKind::kLlama3: contents = {"<|eot_id|>", "<|end_of_text|>"}; break;
+    case ChatFormatKind::kLlama3:
+    case ChatFormatKind::kLlama3Plain: contents = {"<|eot_id|>", "<|end_of_text|>"}; break;
     case ChatFormatKind::kLlama31:
     case ChatFormatKind::kLlama32Vision:
       contents = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"};

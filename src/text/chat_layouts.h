@@ -12,8 +12,8 @@ namespace caravan::text {
 
 using Messages = std::vector<ChatMessage>;
 
-/// Llama 3 and later: kLlama3, kLlama31 and kLlama32Vision.
-void lay_out_llama3(ChatFormatKind kind, const Messages& messages, const ChatOptions& options,
+/// Llama 3 and later: kLlama3, kLlama3Plain, kLlama31 and kLlama32Vision.
+void lay_out_llama3(const ChatFormat& format, const Messages& messages, const ChatOptions& options,
                     PromptParts& prompt);
 
 void lay_out_llama2(const Messages& messages, const ChatOptions& options, PromptParts& prompt);

@@ -20,9 +20,16 @@ constexpr std::string_view kCallForm =
 
 class Llama3Layout {
  public:
-  Llama3Layout(ChatFormatKind kind, const Messages& messages, const ChatOptions& options,
+  Llama3Layout(const ChatFormat& format, const Messages& messages, const ChatOptions& options,
                PromptParts& prompt)
-      : kind_(kind), messages_(messages), options_(options), prompt_(prompt) {}
+      : kind_(format.kind()),
+        image_id_(format.image_id()),
+        has_images_(
+            std::any_of(messages.begin(), messages.end(),
+                        [](const auto& message) { return !message.image_offsets.empty(); })),
+        messages_(messages),
+        options_(options),
+        prompt_(prompt) {}
 
   void write() {
     if (const auto bos = prompt_.tokenizer().spec().bos_id) {
@@ -31,14 +38,23 @@ class Llama3Layout {
       prompt_.control("<|begin_of_text|>");
     }
     std::size_t next = 0;
-    if (has_system_block()) next = write_system_block();
+    if (kind_ == ChatFormatKind::kLlama32Vision && has_images_) {
+      next = skip_empty_system();
+    } else if (has_system_block()) {
+      next = write_system_block();
+    }
     if (has_tools() && options_.tools_in_user_message) write_tools_and_user(next++);
     for (; next < messages_.size(); ++next) write_message(next);
     if (options_.add_generation_prompt) start("assistant");
   }
 
  private:
-  bool has_system_block() const { return kind_ != ChatFormatKind::kLlama3; }
+  bool has_system_block() const {
+    return kind_ == ChatFormatKind::kLlama31 || kind_ == ChatFormatKind::kLlama32Vision;
+  }
+  bool keeps_spaces() const {
+    return kind_ == ChatFormatKind::kLlama32Vision || kind_ == ChatFormatKind::kLlama3Plain;
+  }
   bool has_tools() const { return !options_.tools.empty(); }
   bool has_builtin_tools() const { return !options_.builtin_tools.empty(); }
 
@@ -80,6 +96,21 @@ class Llama3Layout {
     return given ? 1 : 0;
   }
 
+  // The template of Llama 3.2 Vision refuses system texts beside images, and leaves out the block
+  // in which it would list tools.
+  std::size_t skip_empty_system() const {
+    CARAVAN_CHECK(!has_tools() || options_.tools_in_user_message, InputError,
+                  "tools: with images there is no system block that could have tools; leave "
+                  "tools_in_user_message out");
+    if (!is_system(messages_.front())) return 0;
+    CARAVAN_CHECK(
+        trim(messages_.front().content).empty(), InputError,
+        "messages[0].content: the chat format llama3.2-vision has no system message where "
+        "there are images; put the text into the first user message, or use "
+        "--chat-format llama3-plain");
+    return 1;
+  }
+
   void write_builtin_tools() {
     std::vector<std::string_view> listed;  // the interpreter is what "ipython" stands for
     for (const std::string& name : options_.builtin_tools) {
@@ -93,6 +124,10 @@ class Llama3Layout {
                   "messages: tools go into the first user message, which must come first or behind "
                   "the system message; set tools_in_user_message to false to put them into the "
                   "system block");
+    CARAVAN_CHECK(messages_[index].image_offsets.empty(), InputError,
+                  "messages[{}].content: tools are written into the first user message, which then "
+                  "cannot have images",
+                  index);
     start("user");
     prompt_.text(
         "Given the following functions, please respond with a JSON for a function call with its "
@@ -114,12 +149,25 @@ class Llama3Layout {
     start(role);
     if (is_tool && has_system_block()) {
       prompt_.text(python_json_string(message.content, fmt::format("messages[{}].content", index)));
-    } else if (kind_ == ChatFormatKind::kLlama32Vision) {
-      prompt_.text(message.content);
+    } else if (keeps_spaces()) {
+      write_content(message);
     } else {
       prompt_.text(trim(message.content));
     }
     if (!stays_open(messages_, options_, index)) end();
+  }
+
+  void write_content(const ChatMessage& message) {
+    const std::string_view content = message.content;
+    std::size_t begin = 0;
+    for (const std::size_t end : message.image_offsets) {
+      CARAVAN_ASSERT(begin <= end && end <= content.size(), "image at byte {} of {}, behind {}",
+                     end, content.size(), begin);
+      prompt_.text(content.substr(begin, end - begin));
+      prompt_.control(image_id_.value());
+      begin = end;
+    }
+    prompt_.text(content.substr(begin));
   }
 
   static std::string_view checked_role(const ChatMessage& message, std::size_t index) {
@@ -176,6 +224,8 @@ class Llama3Layout {
   }
 
   ChatFormatKind kind_;
+  std::optional<std::int32_t> image_id_;
+  bool has_images_;
   const Messages& messages_;
   const ChatOptions& options_;
   PromptParts& prompt_;
@@ -183,9 +233,9 @@ class Llama3Layout {
 
 }  // namespace
 
-void lay_out_llama3(ChatFormatKind kind, const Messages& messages, const ChatOptions& options,
+void lay_out_llama3(const ChatFormat& format, const Messages& messages, const ChatOptions& options,
                     PromptParts& prompt) {
-  Llama3Layout(kind, messages, options, prompt).write();
+  Llama3Layout(format, messages, options, prompt).write();
 }
 
 }  // namespace caravan::text

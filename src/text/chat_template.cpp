@@ -19,6 +19,7 @@ namespace {
 using Messages = std::vector<ChatMessage>;
 
 constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 18;
+constexpr std::string_view kImage = "<|image|>";
 constexpr std::string_view kChatMlSystem = "<|im_start|>system\n", kChatMlEnd = "<|im_end|>";
 
 /// What bos_token and eos_token are called where a format is at home.
@@ -30,6 +31,7 @@ struct Family {
 };
 constexpr Family kFamilies[] = {
     {ChatFormatKind::kLlama3, "<|begin_of_text|>", "<|eot_id|>", true},
+    {ChatFormatKind::kLlama3Plain, "<|begin_of_text|>", "<|eot_id|>", true},
     {ChatFormatKind::kLlama31, "<|begin_of_text|>", "<|eot_id|>", true},
     {ChatFormatKind::kLlama32Vision, "<|begin_of_text|>", "<|eot_id|>", true},
     {ChatFormatKind::kChatMl, "<s>", "</s>", false},
@@ -57,26 +59,51 @@ TokenizerSpec spelling_spec(const Family& family) {
 }
 
 /// Conversations that tell layouts apart: with and without system text, white space at both ends,
-/// several turns, an answer at the end, roles that do not alternate, thoughts in an answer.
+/// several turns, an answer at the end, roles that do not alternate, thoughts in an answer, images.
 std::vector<Messages> probes() {
   const ChatMessage system{"system", " You are 7 Robots.\n", {}};
   const ChatMessage question{"user", "\n What is it?  ", {}};
   const ChatMessage answer{"assistant", " An Apple, at last \n", {}};
   const ChatMessage thought{"assistant", "<think>so</think>A plain answer", {}};
   const ChatMessage more{"user", "And then, a b c d e f g?", {}};
+  const ChatMessage shown{"user", "Look: or rather ", {}, {0, 6, 16}};
   return {{question},
           {system, more},
           {more, answer, question},
           {system, question, answer, more, thought, question},
           {system, question, answer},
           {more, question},
-          {question, system, more}};
+          {question, system, more},
+          {shown, answer, shown}};
+}
+
+bool has_images(const Messages& messages) {
+  return std::any_of(messages.begin(), messages.end(),
+                     [](const ChatMessage& message) { return !message.image_offsets.empty(); });
+}
+
+/// Contents with images as lists of parts.
+jinja::Value content_of(const ChatMessage& message) {
+  if (message.image_offsets.empty()) return message.content;
+  jinja::Value parts = jinja::Value::array();
+  std::size_t begin = 0;
+  const auto add_text = [&](std::size_t end) {
+    const std::string text = message.content.substr(begin, end - begin);
+    if (!text.empty()) parts.push_back({{"type", "text"}, {"text", text}});
+    begin = end;
+  };
+  for (const std::size_t offset : message.image_offsets) {
+    add_text(offset);
+    parts.push_back({{"type", "image"}});
+  }
+  add_text(message.content.size());
+  return parts;
 }
 
 jinja::Value json_of(const Messages& messages) {
   jinja::Value list = jinja::Value::array();
   for (const ChatMessage& message : messages) {
-    list.push_back({{"role", message.role}, {"content", message.content}});
+    list.push_back({{"role", message.role}, {"content", content_of(message)}});
   }
   return list;
 }
@@ -101,14 +128,15 @@ class Recognition {
   /// The default system text if the template prints what the format does, or nothing.
   std::optional<std::string> run() const {
     const std::string system = family_.kind == ChatFormatKind::kChatMl ? chatml_system() : "";
-    const ChatFormat format(family_.kind, tokenizer_, system);
+    const ChatFormat format(family_.kind, tokenizer_, system, tokenizer_.special_id(kImage));
     std::size_t compared = 0;
     for (const Messages& messages : probes()) {
       const auto with_prompt = laid_out(format, tokenizer_, messages, true);
       const auto without = laid_out(format, tokenizer_, messages, false);
+      if (!with_prompt || (has_images(messages) && !prints_images(messages))) continue;
       const auto printed_with = printed(messages, true);
       const auto printed_without = printed(messages, false);
-      if (!with_prompt || !printed_with || !printed_without) continue;
+      if (!printed_with || !printed_without) continue;
       // The first template of Llama 3 prints the header of the answer whatever is asked.
       const bool same =
           is_same(*printed_with, *with_prompt) &&
@@ -128,6 +156,16 @@ class Recognition {
                                     {"eos_token", family_.eos},
                                     {"add_generation_prompt", add_generation_prompt}};
     return source_.render(variables, ChatOptions{}.date);
+  }
+
+  /// A template that takes texts alone says nothing about images, or fails at lists of parts.
+  bool prints_images(const Messages& messages) const {
+    try {
+      const auto text = printed(messages, true);
+      return text && text->find(kImage) != std::string::npos;
+    } catch (const InputError&) {
+      return false;
+    }
   }
 
   bool is_same(const std::string& printed, const std::string& expected) const {

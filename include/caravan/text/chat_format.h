@@ -2,6 +2,7 @@
 // Chat layouts: a list of messages to prompt ids. Control tokens are inserted as ids; what users
 // wrote is encoded as plain text and can never become a control token.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,12 +19,14 @@ enum class ChatFormatKind {  // new ones come last: the values are part of store
   kLlama31,  // 3.1, 3.2, 3.3: system block with knowledge and date lines always present
   kChatMl,   // <|im_start|>role ... <|im_end|>, with the checkpoint's default system text where
              // it has one
-  kLlama32Vision,  // as kLlama31, contents not trimmed; messages without images only
+  kLlama32Vision,  // as kLlama31, contents not trimmed; with images no system block and no system
+                   // message
   kLlama2,         // [INST] ... [/INST], system text in <<SYS>> inside the first user message
   kZephyr,         // <|role|> as plain text and </s> behind each message (Zephyr, TinyLlama)
+  kLlama3Plain,    // as kLlama3, contents not trimmed: Meta's own layout, with and without images
 };
 
-/// "none", "llama3", "llama3.1", "chatml", "llama3.2-vision", "llama2", "zephyr".
+/// "none", "llama3", "llama3.1", "chatml", "llama3.2-vision", "llama2", "zephyr", "llama3-plain".
 std::string_view chat_format_name(ChatFormatKind kind);
 std::optional<ChatFormatKind> parse_chat_format(std::string_view name);
 std::vector<ChatFormatKind> chat_format_kinds();
@@ -41,6 +44,8 @@ struct ChatMessage {
   std::string role;     // system, developer (= system), user, assistant, tool (or ipython)
   std::string content;  // valid UTF-8; unused where there is a tool call, as in the templates
   std::vector<ChatToolCall> tool_calls;  // of an assistant; the formats that know it take one
+  /// Of a user: an image stands before this byte of `content`, for each image in order.
+  std::vector<std::size_t> image_offsets = {};
 };
 
 struct ChatOptions {
@@ -60,19 +65,21 @@ struct ChatOptions {
 class ChatFormat {
  public:
   /// @param default_system  kChatMl: system text used when the first message is not a system
-  /// message ("" = none).
+  /// message ("" = none). @param image_id  token that stands for an image, if the model reads any.
   /// @throws ConfigError if `tokenizer` lacks a control token of the format. `tokenizer` outlives
   /// this object.
-  ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::string default_system = {});
+  ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::string default_system = {},
+             std::optional<std::int32_t> image_id = {});
 
   ChatFormatKind kind() const { return kind_; }
   const std::string& default_system() const { return default_system_; }
+  std::optional<std::int32_t> image_id() const { return image_id_; }
 
   /// Prompt ids, BOS included where the format has one (kZephyr: where the tokenizer puts one
   /// before raw text). Contents lose white space at both ends (kLlama2, kLlama3, kLlama31) or stay
-  /// as they are, as in the models' own templates.
-  /// @throws InputError for an empty list, a role, an order of roles or a tool that the format does
-  /// not have, options that exclude each other, contents that are not UTF-8, or kNone.
+  /// as they are, as in the models' own templates. An image is one token where it stands.
+  /// @throws InputError for an empty list, a role, an order of roles, a tool or an image that the
+  /// format does not have, options that exclude each other, contents that are not UTF-8, or kNone.
   std::vector<std::int32_t> render(const std::vector<ChatMessage>& messages,
                                    const ChatOptions& options) const;
 
@@ -88,6 +95,7 @@ class ChatFormat {
   ChatFormatKind kind_;
   const Tokenizer* tokenizer_;
   std::string default_system_;
+  std::optional<std::int32_t> image_id_;
 };
 
 /// What a checkpoint's stored Jinja template asks for, recognised by what it prints for a few

@@ -19,8 +19,9 @@ using text::TokenizerSpec;
 
 inline Tokenizer llama_tokenizer() {
   TokenizerSpec spec = byte_spec();
-  for (const char* name : {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
-                           "<|end_header_id|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"}) {
+  for (const char* name :
+       {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+        "<|eom_id|>", "<|eot_id|>", "<|python_tag|>", "<|image|>"}) {
     add_named(spec, name);
   }
   return Tokenizer(std::move(spec));
@@ -57,7 +58,7 @@ inline std::string in_brackets(const std::string& name) {
 inline std::string prompt(ChatFormatKind kind, const std::vector<ChatMessage>& messages,
                           const ChatOptions& options = {}, const std::string& default_system = {}) {
   const Tokenizer tokenizer = tokenizer_for(kind);
-  const ChatFormat format(kind, tokenizer, default_system);
+  const ChatFormat format(kind, tokenizer, default_system, tokenizer.special_id("<|image|>"));
   std::string text;
   for (const std::int32_t id : format.render(messages, options)) {
     const std::string token(tokenizer.token_bytes(id, true));

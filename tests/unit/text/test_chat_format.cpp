@@ -158,10 +158,11 @@ TEST(ChatFormat, NamesGoBothWays) {
   for (const ChatFormatKind kind :
        {ChatFormatKind::kNone, ChatFormatKind::kLlama3, ChatFormatKind::kLlama31,
         ChatFormatKind::kChatMl, ChatFormatKind::kLlama32Vision, ChatFormatKind::kLlama2,
-        ChatFormatKind::kZephyr}) {
+        ChatFormatKind::kZephyr, ChatFormatKind::kLlama3Plain}) {
     EXPECT_EQ(parse_chat_format(chat_format_name(kind)), kind);
   }
-  EXPECT_EQ(chat_format_names(), "none|llama2|llama3|llama3.1|llama3.2-vision|chatml|zephyr");
+  EXPECT_EQ(chat_format_names(),
+            "none|llama2|llama3|llama3-plain|llama3.1|llama3.2-vision|chatml|zephyr");
   EXPECT_EQ(chat_format_name(ChatFormatKind::kLlama31), "llama3.1");
   EXPECT_EQ(parse_chat_format("llama4"), std::nullopt);
 }

@@ -82,14 +82,92 @@ TEST(ChatLayouts, VisionKeepsTheSpacesOfContents) {
                 "[start_header_id]assistant[end_header_id]\n\n A ");
 }
 
-ChatMessage call(const std::string& name, const std::string& arguments) {
-  return {"assistant", "not shown", {{name, arguments}}};
-}
-
 /// What stands behind the last header.
 std::string last_turn(const std::string& prompt_text) {
   constexpr std::string_view kEnd = "[end_header_id]\n\n";
   return prompt_text.substr(prompt_text.rfind(kEnd) + kEnd.size());
+}
+
+/// A user message in which each "@" is an image.
+ChatMessage with_images(const std::string& marked, const std::string& role = "user") {
+  ChatMessage message{role, "", {}};
+  for (const char c : marked) {
+    if (c == '@') {
+      message.image_offsets.push_back(message.content.size());
+    } else {
+      message.content += c;
+    }
+  }
+  return message;
+}
+
+constexpr auto kPlain = ChatFormatKind::kLlama3Plain;
+
+TEST(ChatLayouts, PlainKeepsSpacesAndHasNoSystemBlock) {
+  EXPECT_EQ(prompt(kPlain, {{"system", " S "}, {"user", " U\n"}, {"tool", " 4"}}),
+            "[begin_of_text][start_header_id]system[end_header_id]\n\n S [eot_id]"
+            "[start_header_id]user[end_header_id]\n\n U\n[eot_id]"
+            "[start_header_id]ipython[end_header_id]\n\n 4[eot_id]"
+            "[start_header_id]assistant[end_header_id]\n\n");
+}
+
+TEST(ChatLayouts, ImagesStandWhereTheyAre) {
+  for (const ChatFormatKind kind : {kVision, kPlain}) {
+    EXPECT_EQ(prompt(kind, {with_images("@What?"), {"assistant", "A"}, with_images(" a @@b @ ")}),
+              "[begin_of_text][start_header_id]user[end_header_id]\n\n[image]What?[eot_id]"
+              "[start_header_id]assistant[end_header_id]\n\nA[eot_id]"
+              "[start_header_id]user[end_header_id]\n\n a [image][image]b [image] [eot_id]"
+              "[start_header_id]assistant[end_header_id]\n\n");
+    EXPECT_EQ(last_turn(prompt(kind, {with_images("@")}, without_prompt())), "[image][eot_id]");
+    // What a user spells is text.
+    EXPECT_EQ(last_turn(prompt(kind, {with_images("<|image|>@")}, without_prompt())),
+              "<|image|>[image][eot_id]");
+  }
+}
+
+TEST(ChatLayouts, VisionHasNoSystemTextBesideImages) {
+  expect_error<InputError>(
+      [&] {
+        prompt(kVision, {{"system", "S"}, with_images("@a")});
+      },
+      "messages[0].content: the chat format llama3.2-vision has no system message where there are "
+      "images");
+  EXPECT_EQ(prompt(kVision, {{"system", " \n"}, with_images("@a")}),
+            prompt(kVision, {with_images("@a")}));
+  EXPECT_EQ(prompt(kPlain, {{"system", "S"}, with_images("@a")}, without_prompt()),
+            "[begin_of_text][start_header_id]system[end_header_id]\n\nS[eot_id]"
+            "[start_header_id]user[end_header_id]\n\n[image]a[eot_id]");
+}
+
+TEST(ChatLayouts, RefusesImagesThatItCannotLayOut) {
+  const auto refuse = [](ChatFormatKind kind, const std::vector<ChatMessage>& messages,
+                         const ChatOptions& options, const std::string& words) {
+    expect_error<InputError>([&] { prompt(kind, messages, options); }, words);
+  };
+  for (const ChatFormatKind kind : {ChatFormatKind::kLlama3, kLlama31, kLlama2, kZephyr}) {
+    refuse(kind, {{"user", "a"}, with_images("@")}, {},
+           "messages[1].content: the chat format " + std::string(chat_format_name(kind)) +
+               " has no images");
+  }
+  for (const char* role : {"system", "assistant", "tool"}) {
+    refuse(kPlain, {with_images("@", role)}, {}, "messages[0].content: images belong into");
+  }
+  ChatOptions tools;
+  tools.tools = {"{}"};
+  refuse(kVision, {with_images("@")}, tools, "which then cannot have images");
+  EXPECT_EQ(last_turn(prompt(kVision, {{"user", "a"}, with_images("@")}, tools)), "");
+  tools.tools_in_user_message = false;
+  refuse(kVision, {{"user", "a"}, with_images("@")}, tools, "no system block");
+  const Tokenizer tokenizer = test::llama_tokenizer();
+  const ChatFormat reads_text(kVision, tokenizer);
+  expect_error<InputError>([&] { reads_text.render({with_images("@")}, {}); },
+                           "has no token for an image");
+  expect_error<InputError>([&] { reads_text.most_tokens({with_images("@")}, {}); },
+                           "has no token for an image");
+}
+
+ChatMessage call(const std::string& name, const std::string& arguments) {
+  return {"assistant", "not shown", {{name, arguments}}};
 }
 
 TEST(ChatLayouts, ToolsKeepTheOrderOfKeysAndPythonsNumbers) {
@@ -140,7 +218,7 @@ TEST(ChatLayouts, RefusesToolsThatItCannotLayOut) {
   ChatOptions builtin;
   builtin.builtin_tools = {"brave_search"};
   for (const ChatFormatKind kind :
-       {ChatFormatKind::kLlama3, kLlama2, kZephyr, ChatFormatKind::kChatMl}) {
+       {ChatFormatKind::kLlama3, kPlain, kLlama2, kZephyr, ChatFormatKind::kChatMl}) {
     refuse(kind, {{"user", "a"}}, tools, "has no tools and no tool calls");
     refuse(kind, {{"user", "a"}, call("f", "{}")}, {}, "has no tools and no tool calls");
     refuse(kind, {{"user", "a"}}, builtin, "builtin_tools: the chat format");
@@ -175,13 +253,13 @@ TEST(ChatLayouts, NeedsBosAndEos) {
 TEST(ChatLayouts, BoundOfTheTokensHoldsForBytes) {
   ChatOptions options;
   options.tools = {"{\"a\":1}"};
-  for (const ChatFormatKind kind :
-       {ChatFormatKind::kLlama3, kLlama31, kVision, kLlama2, kZephyr, ChatFormatKind::kChatMl}) {
+  for (const ChatFormatKind kind : {ChatFormatKind::kLlama3, kLlama31, kVision, kLlama2, kZephyr,
+                                    kPlain, ChatFormatKind::kChatMl}) {
     const bool has_tools = kind == kLlama31 || kind == kVision;
     const Tokenizer tokenizer = test::tokenizer_for(kind);
-    const ChatFormat format(kind, tokenizer, "S");
-    const std::vector<ChatMessage> messages = {
-        {"user", "\xC3\xA9 x"}, {"assistant", "y"}, {"user", "z"}};
+    const ChatFormat format(kind, tokenizer, "S", tokenizer.special_id("<|image|>"));
+    std::vector<ChatMessage> messages = {{"user", "\xC3\xA9 x"}, {"assistant", "y"}, {"user", "z"}};
+    if (kind == kPlain) messages.push_back(with_images("@@ y@"));
     const ChatOptions& used = has_tools ? options : ChatOptions();
     // One token per byte: the bound is reached.
     EXPECT_EQ(format.most_tokens(messages, used), std::ssize(format.render(messages, used)));

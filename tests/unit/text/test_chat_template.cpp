@@ -136,6 +136,29 @@ TEST(ChatTemplate, RecognisesLlama32Vision) {
   expect_kind(kVision, ChatFormatKind::kLlama32Vision);
 }
 
+/// One loop over all messages, whose contents are texts or lists of parts.
+std::string plain_loop(const std::string& image) {
+  return "{{- bos_token }}{%- for m in messages %}"
+         "{{- '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' }}"
+         "{%- if m['content'] is string %}{{- m['content'] }}{%- else %}"
+         "{%- for c in m['content'] %}{%- if c['type'] == 'image' %}" +
+         image +
+         "{%- elif c['type'] == 'text' %}{{- c['text'] }}{%- endif %}{%- endfor %}{%- endif %}"
+         "{{- '<|eot_id|>' }}{%- endfor %}" +
+         kSwitchedHeader;
+}
+
+TEST(ChatTemplate, RecognisesPlainContentsWithAndWithoutImages) {
+  expect_kind(plain_loop("{{- '<|image|>' }}"), ChatFormatKind::kLlama3Plain);
+  expect_kind(llama3("message['content']") + kSwitchedHeader, ChatFormatKind::kLlama3Plain);
+  // Images that look otherwise, or stand elsewhere, are not guessed at.
+  EXPECT_FALSE(recognise_chat_template(plain_loop("{{- '<|image|>\n' }}")));
+  std::string moved = kVision;
+  const std::string parts = "{{- content['text'] }}";
+  moved.replace(moved.find(parts), parts.size(), "{{- content['text'] + '<|image|>' }}");
+  EXPECT_FALSE(recognise_chat_template(moved));
+}
+
 TEST(ChatTemplate, RecognisesLlama2) {
   for (const std::string strip : {".strip()", " | trim"}) {
     for (const std::string quote : {"'", "\""}) {
@@ -182,7 +205,6 @@ TEST(ChatTemplate, DoesNotGuess) {
       "Hello." + llama3() + kHeader,
       llama3() + kHeader + "<think>\n",
       llama3(),  // no header of the answer
-      llama3("message['content']") + kHeader,
       llama3("message['content'].rstrip()") + kHeader,
       llama3("'Q: ' + " + trimmed) + kHeader,
       llama3(trimmed + " + ' /no_think'") + kHeader,
