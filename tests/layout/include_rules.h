@@ -2,7 +2,7 @@
 // The rules of modules.txt as a checker: reads #include lines and says which of them the table does
 // not allow.
 //
-// Leaves out: where the files lie (test_layout.cpp walks the source tree).
+// Leaves out: where the files lie (layout_test.cpp walks the source tree).
 
 #include <map>
 #include <optional>

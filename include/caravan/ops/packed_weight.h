@@ -5,7 +5,7 @@
 // Elements keep the checkpoint's type (bf16, fp16 or fp32) and are expanded to float32 in
 // registers, which is exact. Filled piece by piece at load, so that no second copy of the matrix
 // ever exists. Memory is one huge-page-advised block of round_up(out, panel) * in elements. Leaves
-// out: reading files (model/weights), products (linear.h).
+// out: reading files (model/weight_source.h), products (linear.h).
 
 #include <ATen/core/Tensor.h>
 

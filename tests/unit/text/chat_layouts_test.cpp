@@ -1,4 +1,4 @@
-// Layouts other than the plain ones of test_chat_format.cpp: Llama 2, Zephyr, Llama 3.2 Vision, and
+// Layouts other than the plain ones of chat_format_test.cpp: Llama 2, Zephyr, Llama 3.2 Vision, and
 // tools.
 
 #include <gtest/gtest.h>
