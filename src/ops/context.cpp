@@ -7,8 +7,6 @@
 namespace caravan::ops {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512};
-
 const KernelTable& table_of(Isa isa) {
   switch (isa) {
     case Isa::kGeneric: return kGenericKernels;
@@ -27,13 +25,6 @@ std::string_view isa_name(Isa isa) {
     case Isa::kAvx512: return "avx512";
   }
   return "?";
-}
-
-std::optional<Isa> parse_isa(std::string_view name) {
-  for (const Isa isa : kAllIsas) {
-    if (name == isa_name(isa)) return isa;
-  }
-  return std::nullopt;
 }
 
 // __builtin_cpu_supports also asks whether the operating system saves the wide registers (xgetbv).

@@ -9,7 +9,6 @@
 #include <array>
 #include <cstring>
 
-#include "caravan/core/thread_team.h"
 #include "caravan/core/unique_handle.h"
 #include "mpi_check.h"
 
@@ -113,8 +112,6 @@ std::vector<RankPlacement> gather_placement() {
   }
   return ranks;
 }
-
-RankPlacement single_placement() { return {own_host().data(), 0, 1, usable_cpus(), 1}; }
 
 std::string describe_placement(const std::vector<RankPlacement>& ranks) {
   std::string text;

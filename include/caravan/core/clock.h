@@ -15,7 +15,6 @@ inline double monotonic_seconds() {
 class Stopwatch {
  public:
   double seconds() const { return monotonic_seconds() - start_; }
-  void restart() { start_ = monotonic_seconds(); }
 
  private:
   double start_ = monotonic_seconds();

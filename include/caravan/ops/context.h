@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "caravan/core/thread_team.h"
@@ -21,7 +20,6 @@ enum class Isa { kGeneric, kAvx2, kAvx512 };
 
 /// "generic", "avx2", "avx512".
 std::string_view isa_name(Isa isa);
-std::optional<Isa> parse_isa(std::string_view name);
 
 /// The best build that this CPU and operating system can run.
 Isa detect_isa();

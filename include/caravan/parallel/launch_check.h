@@ -41,9 +41,6 @@ struct RankPlacement {
 /// @throws CommError
 std::vector<RankPlacement> gather_placement();
 
-/// The placement without MPI: one rank that has the node to itself.
-RankPlacement single_placement();
-
 /// "node07: ranks 0-3, 8 CPUs each; node08: ..." for the log, and a warning where ranks outnumber
 /// their CPUs.
 std::string describe_placement(const std::vector<RankPlacement>& ranks);
