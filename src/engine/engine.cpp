@@ -28,13 +28,22 @@ std::vector<ops::ArgMax> run_plan(model::Decoder& decoder, const model::StepPlan
   return best;
 }
 
-SchedulerLimits scheduler_limits(const EngineLimits& limits) {
+SchedulerLimits scheduler_limits(const EngineLimits& limits, const model::LlamaConfig& config) {
   SchedulerLimits result;
   result.max_sequences = limits.max_sequences;
   result.max_step_tokens = limits.max_step_tokens;
   result.kv_blocks = limits.kv_blocks;
   result.block_tokens = ops::KvPool::kBlockTokens;
+  result.images = {limits.image_blocks, ops::KvPool::kBlockTokens, image_costs(config)};
   return result;
+}
+
+void check_pixels(const PromptImage& image, const model::VisionConfig& vision) {
+  const std::int64_t wanted = image.grid.num_tiles() * 3 * vision.tile_size * vision.tile_size;
+  const std::int64_t found = image.pixels ? std::ssize(*image.pixels) : 0;
+  CARAVAN_ASSERT(found == wanted, "image {} has {} bytes of pixels, {} tiles of {} x {} need {}",
+                 image.content_hash, found, image.grid.num_tiles(), vision.tile_size,
+                 vision.tile_size, wanted);
 }
 
 }  // namespace
@@ -46,7 +55,7 @@ struct Engine::State {
         communicator(group),
         tokenizer(model_tokenizer),
         limits(engine_limits),
-        scheduler(scheduler_limits(engine_limits)),
+        scheduler(scheduler_limits(engine_limits, model_decoder.config())),
         sampler(context, model_decoder.config().vocab_size, model_tokenizer.vocab_size()) {}
 
   void broadcast(model::StepPlan& plan);
@@ -93,10 +102,13 @@ void Engine::submit(Request request) {
   CARAVAN_ASSERT(reason.empty(), "request {} was submitted although it cannot run: {}", request.id,
                  reason);
   const std::int64_t serial = state.next_serial++;
-  auto job = std::make_unique<Job>(std::move(request), serial, state.tokenizer);
+  const auto& vision = state.decoder.config().vision;
+  auto job = std::make_unique<Job>(std::move(request), serial, state.tokenizer,
+                                   vision ? vision->image_token_id : -1);
   if (job->complete()) {
     state.complete.push_back(serial);
   } else {
+    for (const PromptImage& image : job->request().images) check_pixels(image, *vision);
     state.scheduler.submit(job->sequence(0));
   }
   state.jobs.emplace(serial, std::move(job));
@@ -149,7 +161,12 @@ void Engine::State::use_row(const ScheduledStep::Use& use, std::span<const float
 
 void Engine::State::score_prompt(Job& job, std::int64_t position, std::span<const float> logits) {
   const std::int32_t next = job.request().prompt[static_cast<std::size_t>(position + 1)];
-  job.add_prompt_logprob(sampler.logprob(logits, next, job.request().sampling.top_prompt_logprobs));
+  if (next < decoder.config().vocab_size) {
+    job.add_prompt_logprob(
+        sampler.logprob(logits, next, job.request().sampling.top_prompt_logprobs));
+  } else {
+    job.add_prompt_logprob({next, 0, {}});  // an image, which no row predicts
+  }
   finish_if_complete(job);
 }
 
@@ -238,10 +255,10 @@ void Engine::State::count(const ScheduledStep& step, double seconds) {
   ++statistics.steps;
   statistics.prompt_tokens += rows - step.decode_rows;
   statistics.decode_tokens += step.decode_rows;
-  const double decode_seconds =
-      seconds * static_cast<double>(step.decode_rows) / static_cast<double>(rows);
-  statistics.decode_seconds += decode_seconds;
-  statistics.prefill_seconds += seconds - decode_seconds;
+  const double row_seconds = seconds / (static_cast<double>(rows) + step.image_work_rows);
+  statistics.decode_seconds += row_seconds * static_cast<double>(step.decode_rows);
+  statistics.prefill_seconds += row_seconds * static_cast<double>(rows - step.decode_rows);
+  statistics.encoder_seconds += row_seconds * step.image_work_rows;
 }
 
 void Engine::stop() {
@@ -257,6 +274,12 @@ EngineStatistics Engine::statistics() const {
   result.running = state.scheduler.num_running();
   result.waiting = state.scheduler.num_waiting();
   result.used_blocks = state.scheduler.blocks().num_used();
+  const ImageSchedule& images = state.scheduler.images();
+  const ImageStore& store = images.store();
+  result.images_encoded = store.num_encoded();
+  result.images_reused = store.num_reused();
+  result.image_put_backs = images.num_put_backs();
+  result.used_image_blocks = store.blocks().num_used() - store.num_unreferenced_blocks();
   return result;
 }
 

@@ -15,8 +15,10 @@ text::DecodedText start_of_choices(const Request& request, const text::Tokenizer
 
 }  // namespace
 
-Job::Job(Request request, std::int64_t serial, const text::Tokenizer& tokenizer)
+Job::Job(Request request, std::int64_t serial, const text::Tokenizer& tokenizer,
+         std::int64_t image_token_id)
     : request_(std::move(request)), serial_(serial) {
+  if (!request_.images.empty()) images_ = ImageVisibility(request_.prompt, image_token_id);
   const SamplingParams& params = request_.sampling;
   const text::DecodedText start = start_of_choices(request_, tokenizer);
   for (std::int64_t choice = 0; choice < params.num_choices; ++choice) {
@@ -26,6 +28,7 @@ Job::Job(Request request, std::int64_t serial, const text::Tokenizer& tokenizer)
     sequence.request = &request_;
     sequence.serial = serial;
     sequence.choice = choice;
+    if (images_.num_images() > 0) sequence.images = &images_;
   }
   if (params.prompt_logprobs) {
     prompt_logprobs_.push_back({request_.prompt.front(), 0, {}});

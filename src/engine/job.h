@@ -16,7 +16,9 @@ namespace caravan::engine {
 
 class Job {
  public:
-  Job(Request request, std::int64_t serial, const text::Tokenizer& tokenizer);
+  /// @param image_token_id  of the model; any other number for one that reads text alone
+  Job(Request request, std::int64_t serial, const text::Tokenizer& tokenizer,
+      std::int64_t image_token_id);
   Job(const Job&) = delete;  // sequences point to the request
   Job& operator=(const Job&) = delete;
 
@@ -51,6 +53,7 @@ class Job {
 
   Request request_;
   std::int64_t serial_;
+  ImageVisibility images_;
   std::vector<std::unique_ptr<ChoiceState>> choices_;  // sequences must not move
   std::vector<TokenLogprob> prompt_logprobs_;
   std::int64_t num_open_ = 0;

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "caravan/core/partition.h"
 #include "caravan/engine/engine.h"
+#include "caravan/engine/image_visibility.h"
 #include "caravan/ops/kv_pool.h"
 
 namespace caravan::engine {
@@ -56,18 +59,61 @@ std::string parameter_fault(const SamplingParams& params, std::int64_t vocab_siz
   return {};
 }
 
+/// Whether the prompt's ids have embeddings, and whether each of its image tokens has an image.
+std::string prompt_fault(const Request& request, const model::LlamaConfig& config) {
+  const auto& vision = config.vision;
+  const auto is_image = [&](std::int32_t id) { return vision && id == vision->image_token_id; };
+  const auto outside = std::find_if(
+      request.prompt.begin(), request.prompt.end(),
+      [&](std::int32_t id) { return (id < 0 || id >= config.vocab_size) && !is_image(id); });
+  if (outside != request.prompt.end()) {
+    return fmt::format("token {} of the prompt is {}, but the model's ids are 0 to {}",
+                       outside - request.prompt.begin(), *outside, config.vocab_size - 1);
+  }
+  const std::int64_t num_images = std::ssize(request.images);
+  if (!vision && num_images > 0) {
+    return fmt::format("the prompt has images ({}), but the model reads text alone", num_images);
+  }
+  const auto markers = std::count_if(request.prompt.begin(), request.prompt.end(), is_image);
+  if (markers != num_images) {
+    return fmt::format("the prompt has {} image tokens (id {}) and {} images, one each is needed",
+                       markers, vision->image_token_id, num_images);
+  }
+  return {};
+}
+
+/// Images whose tokens are adjacent are seen together, so they must fit the pool together.
+std::string image_pool_fault(const Request& request, const model::LlamaConfig& config,
+                             const EngineLimits& limits) {
+  if (request.images.empty()) return {};
+  const model::VisionConfig& vision = *config.vision;
+  const std::int64_t block_tokens = ops::KvPool::kBlockTokens;
+  const ImageVisibility visibility(request.prompt, vision.image_token_id);
+  for (const ImageVisibility::Group& group : visibility.groups()) {
+    std::set<std::string_view> counted;
+    std::int64_t blocks = 0;
+    for (std::int64_t i = group.images.begin; i < group.images.end; ++i) {
+      const PromptImage& image = request.images[static_cast<std::size_t>(i)];
+      if (!counted.insert(image.content_hash).second) continue;
+      blocks += ceil_div(image.grid.num_tiles() * vision.tile_tokens(), block_tokens);
+    }
+    if (blocks <= limits.image_blocks) continue;
+    return fmt::format(
+        "the prompt's images {} to {} are seen together and take {} image tokens, the image cache "
+        "holds {}: give it more memory, or show fewer or smaller images side by side",
+        group.images.begin + 1, group.images.end, blocks * block_tokens,
+        limits.image_blocks * block_tokens);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string Engine::refusal(const Request& request, const model::LlamaConfig& config,
                             const EngineLimits& limits) {
   const SamplingParams& params = request.sampling;
   if (request.prompt.empty()) return "the prompt has no tokens, at least one is needed";
-  const auto outside = std::find_if(request.prompt.begin(), request.prompt.end(),
-                                    [&](auto id) { return id < 0 || id >= config.vocab_size; });
-  if (outside != request.prompt.end()) {
-    return fmt::format("token {} of the prompt is {}, but the model's ids are 0 to {}",
-                       outside - request.prompt.begin(), *outside, config.vocab_size - 1);
-  }
+  if (std::string fault = prompt_fault(request, config); !fault.empty()) return fault;
   if (std::string fault = parameter_fault(params, config.vocab_size); !fault.empty()) return fault;
 
   const std::int64_t prompt_size = std::ssize(request.prompt);
@@ -87,7 +133,7 @@ std::string Engine::refusal(const Request& request, const model::LlamaConfig& co
         "memory or ask for less",
         prompt_size, params.max_tokens, limits.kv_blocks * block_tokens);
   }
-  return {};
+  return computes ? image_pool_fault(request, config, limits) : std::string();
 }
 
 }  // namespace caravan::engine

@@ -99,13 +99,15 @@ void Sampler::apply_penalties(const SamplingInput& input) {
   const double repetition = params.repetition_penalty;
   if (repetition != 1.0) {
     const auto penalize = [&](std::int32_t id) {
-      if (counts_[at(id)]++ > 0) return;
+      if (id >= vocab_size_ || counts_[at(id)]++ > 0) return;  // images are never generated
       double& value = adjusted_[at(id)];
       value = value > 0 ? value / repetition : value * repetition;
     };
     std::for_each(input.prompt.begin(), input.prompt.end(), penalize);
     std::for_each(input.generated.begin(), input.generated.end(), penalize);
-    for (const std::int32_t id : input.prompt) counts_[at(id)] = 0;
+    for (const std::int32_t id : input.prompt) {
+      if (id < vocab_size_) counts_[at(id)] = 0;
+    }
     for (const std::int32_t id : input.generated) counts_[at(id)] = 0;
   }
   if (params.presence_penalty == 0.0 && params.frequency_penalty == 0.0) return;

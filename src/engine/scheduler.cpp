@@ -20,9 +20,16 @@ void clear(ScheduledStep& step) {
   step.plan.block_copies.clear();
   step.plan.argmax_rows.clear();
   step.plan.logit_rows.clear();
+  step.plan.image_work = {};
+  step.plan.pixels.clear();
+  step.plan.image_blocks.clear();
+  step.plan.image_rows.clear();
+  step.plan.seen_tokens.clear();
+  step.plan.seen_blocks.clear();
   step.argmax_uses.clear();
   step.logit_uses.clear();
   step.decode_rows = 0;
+  step.image_work_rows = 0;
 }
 
 }  // namespace
@@ -31,7 +38,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       // Every running sequence's next token must fit a step.
       max_running_(std::min(limits.max_sequences, limits.max_step_tokens)),
-      allocator_(limits.kv_blocks) {
+      allocator_(limits.kv_blocks),
+      images_(limits.images, limits.max_step_tokens) {
   CARAVAN_ASSERT(
       max_running_ >= 1 && limits.block_tokens >= 1 && limits.max_scored_rows >= 1,
       "limits of the scheduler must be positive: {} sequences, {} step tokens, blocks of "
@@ -59,6 +67,8 @@ ScheduledStep& Scheduler::plan() {
   scored_rows_left_ = limits_.max_scored_rows;
   const std::int64_t put_backs_before = num_put_backs_;
   grow_running();
+  images_.begin_step(running_);
+  step_.image_work_rows = images_.add_work(running_, step_.plan);
   for (Sequence* sequence : running_) {
     if (sequence->remaining() == 1) add_rows(*sequence, chunk_of(*sequence));
   }
@@ -68,6 +78,8 @@ ScheduledStep& Scheduler::plan() {
   if (num_put_backs_ == put_backs_before) {
     while (budget_left() > 0 && admit()) add_rows(*running_.back(), chunk_of(*running_.back()));
   }
+  // For those who came just now.
+  step_.image_work_rows += images_.add_work(running_, step_.plan);
   CARAVAN_ASSERT(!step_.empty() || (running_.empty() && waiting_.empty()),
                  "nothing can run, with {} sequences running, {} waiting and {} of {} blocks free",
                  num_running(), num_waiting(), allocator_.num_free(), allocator_.num_blocks());
@@ -110,6 +122,7 @@ void Scheduler::put_back_youngest() {
   running_.pop_back();
   slots_used_ -= slots_of(sequence);
   release_blocks(sequence);
+  images_.release(sequence);
   sequence.computed = 0;
   sequence.state = Sequence::State::kWaiting;
   waiting_.push_front(&sequence);
@@ -125,7 +138,7 @@ bool Scheduler::admit() {
     const std::int64_t wanted = blocks_for(sequence.known()) + num_running();
     if (wanted > allocator_.num_free()) return false;
   }
-  if (!grow(sequence)) return false;
+  if (!images_.admit(sequence, running_) || !grow(sequence)) return false;
   waiting_.pop_front();
   sequence.state = Sequence::State::kRunning;
   slots_used_ += slots_of(sequence);
@@ -134,7 +147,9 @@ bool Scheduler::admit() {
 }
 
 std::int64_t Scheduler::chunk_of(const Sequence& sequence) const {
-  std::int64_t count = std::min(sequence.remaining(), budget_left());
+  std::int64_t count =
+      std::min(images_.computable_end(sequence) - sequence.computed, budget_left());
+  if (count <= 0) return 0;
   if (!sequence.request->sampling.prompt_logprobs) return count;
   const std::int64_t first_scored = std::max(sequence.computed, sequence.scored - 1);
   const std::int64_t scored_end = std::min(sequence.computed + count, sequence.prompt_size() - 1);
@@ -172,6 +187,7 @@ void Scheduler::add_rows(Sequence& sequence, std::int64_t count) {
     }
   }
   if (count == 1 && begin >= sequence.prompt_size()) ++step_.decode_rows;
+  images_.add_rows(sequence, {begin, end}, row_begin, plan);
   sequence.computed = end;
 }
 
@@ -196,6 +212,7 @@ void Scheduler::fork(Sequence& parent, std::span<Sequence* const> children) {
     child->state = Sequence::State::kRunning;
     child->blocks = parent.blocks;
     child->computed = parent.computed;
+    images_.share(parent, *child);
     for (const std::int32_t block : child->blocks) allocator_.share(block);
     place = running_.insert(place, child) + 1;
     ++slots_used_;
@@ -220,6 +237,7 @@ void Scheduler::remove(Sequence& sequence) {
       running_.erase(std::find(running_.begin(), running_.end(), &sequence));
       slots_used_ -= slots_of(sequence);
       release_blocks(sequence);
+      images_.release(sequence);
       break;
   }
   sequence.state = Sequence::State::kIdle;

@@ -20,6 +20,7 @@ struct EngineLimits {
   std::int64_t max_sequences = 64;     // running at once
   std::int64_t max_step_tokens = 512;  // rows of a step
   std::int64_t kv_blocks = 0;          // blocks in the pool, the same on every rank
+  std::int64_t image_blocks = 0;       // blocks of image tokens in theirs, as the decoder's limits
 };
 
 struct EngineStatistics {
@@ -33,6 +34,11 @@ struct EngineStatistics {
   std::int64_t used_blocks = 0;
   double prefill_seconds = 0;  // step time shared out by rows
   double decode_seconds = 0;
+  double encoder_seconds = 0;          // shared out by estimated cost
+  std::int64_t images_encoded = 0;     // repeats included
+  std::int64_t images_reused = 0;      // times a prompt found its image there
+  std::int64_t image_put_backs = 0;    // times a choice lost its images to an older one
+  std::int64_t used_image_blocks = 0;  // of images that a running choice needs
 };
 
 class Engine {

@@ -78,8 +78,8 @@ struct Choice {
 struct Answer {
   std::int64_t id = 0;
   std::vector<Choice> choices;
-  std::vector<TokenLogprob>
-      prompt_logprobs;  // [prompt length]; entry 0 has no logprob (0, no alternatives)
+  /// [prompt length]; entry 0 and those of image tokens have no logprob (0, no alternatives).
+  std::vector<TokenLogprob> prompt_logprobs;
   std::optional<std::string> error;
 };
 

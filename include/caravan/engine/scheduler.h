@@ -5,8 +5,9 @@
 // Choices are served in the order of their requests. One is admitted when the blocks of all its
 // known tokens are free, grows block by block, and when none is left the youngest running one is
 // put back: its blocks are freed, its tokens are kept, and it is computed again later. The oldest
-// always goes on, so everything ends. No step costs more because more requests wait. Plain logic:
-// knows no model, no text.
+// always goes on, so everything ends. No step costs more because more requests wait. A sequence
+// whose next rows see an image that is not encoded yet keeps its place without rows; the work on
+// images goes along with the rows of the others. Plain logic: knows no model, no text.
 
 #include <cstdint>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "caravan/engine/block_allocator.h"
+#include "caravan/engine/image_schedule.h"
 #include "caravan/engine/sequence.h"
 #include "caravan/model/step_plan.h"
 
@@ -25,6 +27,7 @@ struct SchedulerLimits {
   std::int64_t kv_blocks = 0;          // in the pool
   std::int64_t block_tokens = 16;      // positions per block
   std::int64_t max_scored_rows = 64;   // rows per step whose logits only score a prompt
+  ImageStoreLimits images;             // none: prompts without images
 };
 
 /// One step: the plan for all ranks, and whose its rows are.
@@ -40,8 +43,9 @@ struct ScheduledStep {
   std::vector<Use> argmax_uses;  // one per plan.argmax_rows
   std::vector<Use> logit_uses;   // one per plan.logit_rows
   std::int64_t decode_rows = 0;  // rows that continue a choice; the others are prompts or repeats
+  double image_work_rows = 0;    // rows of text that cost as much as the work on an image
 
-  bool empty() const { return plan.tokens.empty(); }
+  bool empty() const { return plan.tokens.empty() && plan.image_work.unit_count == 0; }
 };
 
 class Scheduler {
@@ -49,7 +53,8 @@ class Scheduler {
   explicit Scheduler(const SchedulerLimits& limits);
 
   /// Queues a sequence behind all others. It stays the caller's, unmoved, until removed.
-  /// @pre idle, remaining() > 0, and blocks_for(its worst case) <= kv_blocks.
+  /// @pre idle, remaining() > 0, blocks_for(its worst case) <= kv_blocks, and any group of its
+  /// images fits the image blocks.
   void submit(Sequence& sequence);
 
   /// Plans the next step and counts its rows as computed. Empty exactly when nothing is queued or
@@ -70,6 +75,7 @@ class Scheduler {
   std::int64_t num_waiting() const { return std::ssize(waiting_); }
   std::int64_t num_put_backs() const { return num_put_backs_; }
   const BlockAllocator& blocks() const { return allocator_; }
+  const ImageSchedule& images() const { return images_; }
   std::int64_t blocks_for(std::int64_t num_positions) const;
 
  private:
@@ -86,6 +92,7 @@ class Scheduler {
   SchedulerLimits limits_;
   std::int64_t max_running_;
   BlockAllocator allocator_;
+  ImageSchedule images_;
   std::vector<Sequence*> running_;  // oldest first; all older than the waiting ones
   std::deque<Sequence*> waiting_;   // oldest first
   std::int64_t slots_used_ = 0;     // running ones and the forks they will have

@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "caravan/engine/image_visibility.h"
 #include "caravan/engine/request.h"
 
 namespace caravan::engine {
+
+struct StoredImage;
 
 /// Whether the best token alone decides the next token of a choice that has generated
 /// `num_generated` tokens: then a step need not gather its logits.
@@ -38,6 +41,10 @@ struct Sequence {
   std::int64_t scored = 0;           // prompt log-probabilities known so far
   bool always_whole_logits = false;  // its best token was one that may not be sampled
 
+  const ImageVisibility* images = nullptr;  // of a prompt with images
+  std::int64_t held_begin = 0;              // image of the request
+  std::vector<StoredImage*> held_images;    // of it and the following ones
+
   std::int64_t prompt_size() const { return static_cast<std::int64_t>(request->prompt.size()); }
   std::int64_t num_generated() const { return static_cast<std::int64_t>(generated.size()); }
   /// Whether a token is sampled after the last known one; false for requests that only score.
@@ -48,6 +55,9 @@ struct Sequence {
     return samples() ? prompt_size() + num_generated() : prompt_size() - 1;
   }
   std::int64_t remaining() const { return known() - computed; }
+  std::int64_t held_end() const {
+    return held_begin + static_cast<std::int64_t>(held_images.size());
+  }
   std::int32_t token_at(std::int64_t position) const {
     return position < prompt_size() ? request->prompt[static_cast<std::size_t>(position)]
                                     : generated[static_cast<std::size_t>(position - prompt_size())];

@@ -46,7 +46,8 @@ inline RunResult run_engine(parallel::Communicator& communicator, model::WeightS
   if (setup.change_tokenizer) setup.change_tokenizer(spec);
   const text::Tokenizer tokenizer(spec);
   model::Decoder decoder(config, source, context, communicator,
-                         {setup.limits.max_step_tokens, setup.limits.kv_blocks});
+                         {setup.limits.max_step_tokens, setup.limits.kv_blocks, setup.num_threads,
+                          setup.limits.image_blocks});
   RunResult result;
   if (communicator.rank() != 0) {
     engine::Engine::follow(decoder, communicator);
@@ -65,7 +66,8 @@ inline RunResult run_engine(parallel::Communicator& communicator, model::WeightS
   }
   leader.stop();
   result.statistics = leader.statistics();
-  EXPECT_EQ(result.statistics.running + result.statistics.waiting + result.statistics.used_blocks,
+  EXPECT_EQ(result.statistics.running + result.statistics.waiting + result.statistics.used_blocks +
+                result.statistics.used_image_blocks,
             0)
       << "nothing is left behind";
   return result;

@@ -1,0 +1,190 @@
+#include "caravan/engine/image_schedule.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/error.h"
+
+namespace caravan::engine {
+namespace {
+
+using Group = ImageVisibility::Group;
+
+std::span<const PromptImage> images_of(const Sequence& sequence, const Group& group) {
+  return std::span(sequence.request->images)
+      .subspan(static_cast<std::size_t>(group.images.begin),
+               static_cast<std::size_t>(group.images.size()));
+}
+
+/// The group behind those that the sequence holds, or null.
+const Group* next_group(const Sequence& sequence) {
+  const std::vector<Group>& groups = sequence.images->groups();
+  const auto next = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+    return group.images.begin >= sequence.held_end();
+  });
+  return next == groups.end() ? nullptr : &*next;
+}
+
+}  // namespace
+
+ImageSchedule::ImageSchedule(const ImageStoreLimits& limits, std::int64_t max_step_rows)
+    : store_(limits), max_step_rows_(static_cast<double>(max_step_rows)) {}
+
+void ImageSchedule::begin_step(std::span<Sequence* const> running) {
+  if (store_.blocks().num_blocks() == 0) return;
+  somebody_waits_ = false;
+  for (Sequence* sequence : running) release_passed(*sequence);
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (!take_needed(running, i)) somebody_waits_ = true;
+  }
+  if (somebody_waits_) return;
+  for (Sequence* sequence : running) {
+    if (sequence->images == nullptr) continue;
+    // One group ahead: with more, one text of many images would keep all others waiting.
+    const Group* next = next_group(*sequence);
+    const bool has_one_ahead =
+        !sequence->held_images.empty() &&
+        sequence->images->marker(sequence->held_end() - 1) >= sequence->computed;
+    if (next != nullptr && !has_one_ahead) static_cast<void>(take_next(*sequence));
+  }
+}
+
+void ImageSchedule::release_until(Sequence& sequence, std::int64_t image) {
+  const std::int64_t count = std::min(image, sequence.held_end()) - sequence.held_begin;
+  for (std::int64_t i = 0; i < count; ++i) {
+    store_.release(*sequence.held_images[static_cast<std::size_t>(i)]);
+  }
+  if (count > 0) {
+    sequence.held_images.erase(sequence.held_images.begin(), sequence.held_images.begin() + count);
+  }
+  sequence.held_begin = image;
+}
+
+void ImageSchedule::release_passed(Sequence& sequence) {
+  if (sequence.images == nullptr) return;
+  const std::vector<Group>& groups = sequence.images->groups();
+  const std::size_t current = sequence.images->group_at(sequence.computed);
+  if (current == groups.size()) return;
+  const std::int64_t first = groups[current].images.begin;
+  if (first > sequence.held_begin) release_until(sequence, first);
+}
+
+void ImageSchedule::release(Sequence& sequence) {
+  if (sequence.images == nullptr) return;
+  release_until(sequence, sequence.held_end());
+  sequence.held_begin = 0;
+}
+
+bool ImageSchedule::take_next(Sequence& sequence) {
+  const Group* group = next_group(sequence);
+  if (group == nullptr || group->positions.begin >= sequence.known()) return true;
+  return store_.acquire(images_of(sequence, *group), sequence.held_images);
+}
+
+bool ImageSchedule::take_needed(std::span<Sequence* const> running, std::size_t index) {
+  Sequence& sequence = *running[index];
+  if (sequence.images == nullptr || sequence.remaining() == 0) return true;
+  const Group* group = next_group(sequence);
+  if (group == nullptr || group->positions.begin > sequence.computed) return true;
+  if (take_next(sequence)) return true;
+  if (!could_fit(running.first(index), images_of(sequence, *group))) return false;
+  for (std::size_t victim = running.size() - 1; victim > index; --victim) {
+    if (running[victim]->held_images.empty()) continue;
+    const std::int64_t first = running[victim]->held_begin;
+    release_until(*running[victim], running[victim]->held_end());
+    running[victim]->held_begin = first;
+    ++num_put_backs_;
+    if (take_next(sequence)) return true;
+  }
+  CARAVAN_ASSERT(false, "images that fit could not be taken: {} of {} image blocks are free",
+                 store_.blocks().num_free(), store_.blocks().num_blocks());
+  return false;
+}
+
+/// Whether `images` fit the pool beside those that `older` sequences hold.
+bool ImageSchedule::could_fit(std::span<Sequence* const> older,
+                              std::span<const PromptImage> images) const {
+  std::set<std::string_view> counted;
+  std::int64_t blocks = 0;
+  for (const Sequence* sequence : older) {
+    for (const StoredImage* image : sequence->held_images) {
+      if (counted.insert(image->content_hash).second) blocks += std::ssize(image->blocks);
+    }
+  }
+  for (const PromptImage& image : images) {
+    if (counted.insert(image.content_hash).second) blocks += store_.blocks_of(image);
+  }
+  return blocks <= store_.blocks().num_blocks();
+}
+
+bool ImageSchedule::admit(Sequence& sequence, std::span<Sequence* const> running) {
+  if (sequence.images == nullptr) return true;
+  if (somebody_waits_ && !running.empty()) return false;
+  const bool taken = take_next(sequence);
+  CARAVAN_ASSERT(taken || !running.empty(), "{} image blocks cannot hold the images of a prompt",
+                 store_.blocks().num_blocks());
+  return taken;
+}
+
+void ImageSchedule::share(const Sequence& parent, Sequence& child) {
+  if (parent.images == nullptr) return;
+  child.held_begin = parent.held_begin;
+  child.held_images = parent.held_images;
+  for (StoredImage* image : child.held_images) store_.share(*image);
+}
+
+double ImageSchedule::add_work(std::span<Sequence* const> running, model::StepPlan& plan) {
+  if (store_.num_unencoded() == 0 || plan.image_work.unit_count > 0) return 0;
+  StoredImage* next = store_.encoding();
+  for (std::size_t i = 0; i < running.size() && next == nullptr; ++i) {
+    const std::vector<StoredImage*>& held = running[i]->held_images;
+    const auto found =
+        std::find_if(held.begin(), held.end(), [](const auto* image) { return !image->stored(); });
+    if (found != held.end()) next = *found;
+  }
+  return next == nullptr ? 0 : store_.encode(*next, max_step_rows_, plan);
+}
+
+std::int64_t ImageSchedule::computable_end(const Sequence& sequence) const {
+  if (sequence.images == nullptr) return sequence.known();
+  std::int64_t image = sequence.held_begin;
+  for (const StoredImage* held : sequence.held_images) {
+    if (!held->stored()) break;
+    ++image;
+  }
+  return image == sequence.images->num_images()
+             ? sequence.known()
+             : std::min(sequence.known(), sequence.images->marker(image));
+}
+
+void ImageSchedule::add_rows(const Sequence& sequence, Range positions, std::int32_t row,
+                             model::StepPlan& plan) const {
+  if (sequence.images == nullptr) return;
+  while (!positions.empty()) {
+    const ImageVisibility::Span span = sequence.images->span_at(positions.begin);
+    const std::int64_t end = std::min(span.end, positions.end);
+    const auto count = checked_cast<std::int32_t>(end - positions.begin);
+    if (!span.images.empty()) {
+      model::StepPlan::ImageRows rows;
+      rows.row_begin = row;
+      rows.row_count = count;
+      rows.image_begin = checked_cast<std::int32_t>(plan.seen_tokens.size());
+      rows.image_count = checked_cast<std::int32_t>(span.images.size());
+      rows.block_begin = checked_cast<std::int32_t>(plan.seen_blocks.size());
+      for (std::int64_t image = span.images.begin; image < span.images.end; ++image) {
+        const StoredImage& seen =
+            *sequence.held_images[static_cast<std::size_t>(image - sequence.held_begin)];
+        plan.seen_tokens.push_back(checked_cast<std::int32_t>(seen.tokens));
+        plan.seen_blocks.insert(plan.seen_blocks.end(), seen.blocks.begin(), seen.blocks.end());
+      }
+      rows.block_count = checked_cast<std::int32_t>(plan.seen_blocks.size()) - rows.block_begin;
+      plan.image_rows.push_back(rows);
+    }
+    row += count;
+    positions.begin = end;
+  }
+}
+
+}  // namespace caravan::engine
