@@ -37,9 +37,12 @@ std::string name_of(const fs::path& file) {
   return presentable_name(file.stem().string());
 }
 
-// torch's name, under the newer and the older key.
+// torch's name, under the newer and the older key; vision models may have it with the decoder
+// alone.
 DType stored_dtype(const JsonReader& json) {
   const std::string name = json.text("dtype").value_or(json.text("torch_dtype").value_or(""));
+  const auto decoder = json.object("text_config");
+  if (name.empty() && decoder) return stored_dtype(*decoder);
   if (name == "float32") return DType::kFloat32;
   if (name == "float16") return DType::kFloat16;
   return DType::kBFloat16;
@@ -49,7 +52,7 @@ model::LlamaConfig meta_config(const std::string& text, const std::string& where
   MetaParams params = parse_meta_params(text, where);
   model::LlamaConfig& config = params.config;
   if (!params.has_vocab_size) {
-    config.vocab_size = kLlama2VocabSize;
+    set_vocab_size(config, kLlama2VocabSize);
     log::info("{}: no vocabulary size, taken as {} (Llama 2)", where, kLlama2VocabSize);
   }
   config.tied_embeddings = params.is_tied_release;

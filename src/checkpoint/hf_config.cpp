@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "caravan/core/error.h"
+#include "hf_vision_config.h"
 #include "json_reader.h"
 
 namespace caravan::checkpoint {
@@ -27,24 +28,35 @@ void check_sliding_window(const JsonReader& json, std::int64_t max_positions) {
                 json.where(), window);
 }
 
-void check_architecture(const JsonReader& json) {
-  const std::string type = json.text("model_type").value_or("llama");
-  CARAVAN_CHECK(type != "mllama", InputError,
-                "{}: the model is a Llama vision model (model_type \"mllama\"); this version reads "
-                "text models only",
-                json.where());
-  CARAVAN_CHECK(type == "llama" || type == "mistral", InputError,
-                "{}: model_type is \"{}\", expected \"llama\": this is another architecture, and "
-                "Caravan runs Llama models (and Mistral's without a sliding window) only",
+// The architecture that belongs to each model_type.
+std::string_view architecture_of(std::string_view model_type) {
+  if (model_type == "mistral") return "MistralForCausalLM";
+  return model_type == "mllama" ? "MllamaForConditionalGeneration" : "LlamaForCausalLM";
+}
+
+// Of the whole file.
+void check_architecture(const JsonReader& json, const std::string& type) {
+  CARAVAN_CHECK(type != "mllama_text_model", InputError,
+                "{}: this is the text part alone of a Llama vision model (model_type \"{}\"); "
+                "convert the whole model, which answers requests without images as well",
+                json.where(), type);
+  CARAVAN_CHECK(type == "llama" || type == "mistral" || type == "mllama", InputError,
+                "{}: model_type is \"{}\", expected \"llama\" or \"mllama\": this is another "
+                "architecture, and Caravan runs Llama models (and Mistral's without a sliding "
+                "window) only",
                 json.where(), type);
   if (const Json* names = json.find("architectures"); names != nullptr && names->is_array()) {
-    const std::string expected = is_mistral(json) ? "MistralForCausalLM" : "LlamaForCausalLM";
+    const std::string expected(architecture_of(type));
     for (const Json& name : *names) {
       CARAVAN_CHECK(name == expected, InputError, "{}: the architecture is {}, expected \"{}\"",
                     json.where(), name.dump(-1, ' ', false, Json::error_handler_t::replace),
                     expected);
     }
   }
+}
+
+// Of the part that describes the decoder.
+void check_supported(const JsonReader& json) {
   if (const auto quantization = json.object("quantization_config")) {
     throw InputError(fmt::format(
         "{}: the checkpoint is quantized ({}); convert the unquantized model or a GGUF of it",
@@ -106,23 +118,31 @@ void read_rope(const JsonReader& json, model::LlamaConfig& config) {
   config.rope_theta = theta.value_or(10000.0);
 }
 
-}  // namespace
+// What absent fields mean: the defaults of the classes in transformers.
+struct ClassDefaults {
+  std::int64_t vocab_size;
+  std::int64_t ffn_size;
+  std::int64_t num_layers;
+  std::int64_t num_kv_heads;  // 0: as many as query heads
+  std::int64_t max_positions;
+  double norm_epsilon;
+};
+constexpr ClassDefaults kLlama = {32000, 11008, 32, 0, 2048, 1e-6};
+constexpr ClassDefaults kMistral = {32000, 14336, 32, 8, 131072, 1e-6};
+constexpr ClassDefaults kMllamaText = {128256, 14336, 40, 8, 131072, 1e-5};
 
-HfConfig parse_hf_config(const std::string& text, const std::string& where) {
-  const Json parsed = JsonReader::parse(text, where);
-  const JsonReader json(parsed, where);
-  check_architecture(json);
-  HfConfig result;
-  model::LlamaConfig& config = result.config;
-  // Absent fields mean the defaults of LlamaConfig (MistralConfig) in transformers.
-  const bool mistral = is_mistral(json);
-  config.vocab_size = json.integer("vocab_size").value_or(32000);
+model::LlamaConfig read_decoder(const JsonReader& json, const ClassDefaults& defaults) {
+  const std::string& where = json.where();
+  check_supported(json);
+  model::LlamaConfig config;
+  config.vocab_size = json.integer("vocab_size").value_or(defaults.vocab_size);
   config.hidden_size = json.integer("hidden_size").value_or(4096);
-  config.ffn_size = json.integer("intermediate_size").value_or(mistral ? 14336 : 11008);
-  config.num_layers = json.integer("num_hidden_layers").value_or(32);
+  config.ffn_size = json.integer("intermediate_size").value_or(defaults.ffn_size);
+  config.num_layers = json.integer("num_hidden_layers").value_or(defaults.num_layers);
   config.num_heads = json.integer("num_attention_heads").value_or(32);
   config.num_kv_heads =
-      json.integer("num_key_value_heads").value_or(mistral ? 8 : config.num_heads);
+      json.integer("num_key_value_heads")
+          .value_or(defaults.num_kv_heads > 0 ? defaults.num_kv_heads : config.num_heads);
   CARAVAN_CHECK(config.num_heads > 0, InputError, "{}: num_attention_heads is {}", where,
                 config.num_heads);
   const auto head_dim = json.integer("head_dim");
@@ -131,15 +151,45 @@ HfConfig parse_hf_config(const std::string& text, const std::string& where) {
                 "is no head_dim",
                 where, config.hidden_size, config.num_heads);
   config.head_dim = head_dim.value_or(config.hidden_size / config.num_heads);
-  config.max_positions = json.integer("max_position_embeddings").value_or(mistral ? 131072 : 2048);
-  config.norm_epsilon = json.real("rms_norm_eps").value_or(1e-6);
+  config.max_positions = json.integer("max_position_embeddings").value_or(defaults.max_positions);
+  config.norm_epsilon = json.real("rms_norm_eps").value_or(defaults.norm_epsilon);
   config.tied_embeddings = json.boolean("tie_word_embeddings").value_or(false);
   config.attention_bias = json.boolean("attention_bias").value_or(false);
   config.mlp_bias = json.boolean("mlp_bias").value_or(false);
-  check_sliding_window(json, config.max_positions);
   read_rope(json, config);
-  result.stop_ids = json.ids("eos_token_id");
-  if (const auto problems = config.problems(); !problems.empty())
+  return config;
+}
+
+HfConfig read_vision_model(const JsonReader& json) {
+  check_supported(json);  // the whole is quantized, not a part of it
+  const auto text = json.object("text_config");
+  CARAVAN_CHECK(text.has_value(), InputError,
+                "{}: \"text_config\" is missing, which describes the decoder of a Llama vision "
+                "model",
+                json.where());
+  HfConfig result;
+  result.config = read_decoder(*text, kMllamaText);
+  read_hf_vision_config(json, *text, result.config);
+  result.stop_ids = text->ids("eos_token_id");
+  return result;
+}
+
+}  // namespace
+
+HfConfig parse_hf_config(const std::string& text, const std::string& where) {
+  const Json parsed = JsonReader::parse(text, where);
+  const JsonReader json(parsed, where);
+  const std::string type = json.text("model_type").value_or("llama");
+  check_architecture(json, type);
+  HfConfig result;
+  if (type == "mllama") {
+    result = read_vision_model(json);
+  } else {
+    result.config = read_decoder(json, type == "mistral" ? kMistral : kLlama);
+    check_sliding_window(json, result.config.max_positions);
+  }
+  for (const std::int32_t id : json.ids("eos_token_id")) result.stop_ids.push_back(id);
+  if (const auto problems = result.config.problems(); !problems.empty())
     throw InputError(fmt::format("{}: {}", where, fmt::join(problems, "; ")));
   return result;
 }

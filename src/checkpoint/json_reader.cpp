@@ -64,6 +64,23 @@ std::optional<JsonReader> JsonReader::object(const char* name) const {
   return JsonReader(*value, fmt::format("{}, \"{}\"", where_, name));
 }
 
+std::optional<std::vector<std::int64_t>> JsonReader::integers(const char* name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  CARAVAN_CHECK(value->is_array(), InputError, "{}: \"{}\" must be a list of integers", where_,
+                name);
+  std::vector<std::int64_t> integers;
+  for (const Json& entry : *value) {
+    // A number beyond int64 is stored as unsigned.
+    const bool fits =
+        entry.is_number_integer() &&
+        (!entry.is_number_unsigned() || std::in_range<std::int64_t>(entry.get<std::uint64_t>()));
+    CARAVAN_CHECK(fits, InputError, "{}: \"{}\" must be a list of integers", where_, name);
+    integers.push_back(entry.get<std::int64_t>());
+  }
+  return integers;
+}
+
 std::vector<std::int32_t> JsonReader::ids(const char* name) const {
   const Json* value = find(name);
   if (value == nullptr) return {};

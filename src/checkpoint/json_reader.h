@@ -29,6 +29,7 @@ class JsonReader {
   std::optional<bool> boolean(const char* name) const;
   std::optional<std::string> text(const char* name) const;
   std::optional<JsonReader> object(const char* name) const;
+  std::optional<std::vector<std::int64_t>> integers(const char* name) const;
 
   /// Token ids: one number or a list of them; empty when absent.
   std::vector<std::int32_t> ids(const char* name) const;

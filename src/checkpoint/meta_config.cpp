@@ -5,6 +5,7 @@
 #include "caravan/core/error.h"
 #include "caravan/core/partition.h"
 #include "json_reader.h"
+#include "meta_vision_config.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -22,8 +23,6 @@ void refuse_other_models(const JsonReader& json) {
     throw InputError(
         fmt::format("{}: the model is {}, which is not supported", json.where(), what));
   };
-  if (json.integer("vision_chunk_size").value_or(-1) > 0 || json.find("vision_model") != nullptr)
-    refuse("a Llama vision model (this version reads text models only)");
   if (json.find("moe") != nullptr || json.find("moe_args") != nullptr)
     refuse("a mixture of experts (Mixtral or Llama 4)");
   if (json.find("sliding_window") != nullptr) refuse("one with a sliding window (Mistral 0.1)");
@@ -96,9 +95,16 @@ MetaParams parse_meta_params(const std::string& text, const std::string& where) 
   config.rope_theta = params.rope_theta.value_or(kLlama2Theta);
   config.max_positions = 1;  // until it is known
   read_scaling(json, params);
+  config.vision = read_meta_vision(json, config.num_layers);
+  set_vocab_size(config, config.vocab_size);
   if (const auto problems = config.problems(); !problems.empty())
     throw InputError(fmt::format("{}: {}", where, fmt::join(problems, "; ")));
   return params;
+}
+
+void set_vocab_size(model::LlamaConfig& config, std::int64_t vocab_size) {
+  config.vocab_size = vocab_size;
+  if (config.vision) config.vision->image_token_id = vocab_size;
 }
 
 void complete_meta_config(MetaParams& params, text::TokenizerKind tokenizer) {

@@ -1,5 +1,5 @@
 #pragma once
-// Hugging Face's config.json and generation_config.json of a Llama text model.
+// Hugging Face's config.json and generation_config.json of a Llama model.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,8 @@ struct HfConfig {
 };
 
 /// Both dialects: rope_scaling and rope_theta on their own, or inside rope_parameters; "type" or
-/// "rope_type"; null as absent.
+/// "rope_type"; null as absent. Vision models (mllama) have their decoder in text_config; its
+/// layers are counted without the cross-attention layers here.
 /// @throws InputError with `where` for malformed JSON, another architecture (named), a
 /// quantized checkpoint, and whatever would change the numbers and is not supported.
 HfConfig parse_hf_config(const std::string& text, const std::string& where);

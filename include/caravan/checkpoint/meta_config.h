@@ -1,5 +1,5 @@
 #pragma once
-// Meta's params.json of a Llama text model.
+// Meta's params.json of a Llama model, text or vision.
 //
 // Leaves out: what params.json does not say and only the weights or the tokenizer do
 // (complete_meta_config).
@@ -21,10 +21,13 @@ struct MetaParams {
   bool is_tied_release = false;
 };
 
-/// The feed-forward width is that of Meta's formula.
-/// @throws InputError with `where` for malformed JSON, vision models, mixtures of experts, sliding
+/// The feed-forward width is that of Meta's formula, the image encoder that of Meta's code.
+/// @throws InputError with `where` for malformed JSON, mixtures of experts, sliding
 /// windows, quantized or LoRA variants, and sizes that make no sense.
 MetaParams parse_meta_params(const std::string& text, const std::string& where);
+
+/// The id of the image token of vision models follows.
+void set_vocab_size(model::LlamaConfig& config, std::int64_t vocab_size);
 
 /// Sets the rotary base where the file has none (10000 for Llama 2, 500000 for Llama 3) and the
 /// context length, which the file never has. The generation shows in the tokenizer.

@@ -25,6 +25,11 @@ inline constexpr std::array<TileGrid, 8> kTileGrids = {
     {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}, {2, 2}, {3, 1}, {4, 1}}};
 inline constexpr std::int64_t kMaxTiles = 4;
 
+/// Mean and deviation of red, green and blue, for values from 0 to 1: those of CLIP (Radford et al.
+/// 2021), which the models were trained with.
+inline constexpr std::array<float, 3> kPixelMean = {0.48145466F, 0.4578275F, 0.40821073F};
+inline constexpr std::array<float, 3> kPixelDeviation = {0.26862954F, 0.26130258F, 0.27577711F};
+
 /// The cells (row, column) of a tile table that some grid uses; tables are stored as these rows.
 struct TileCell {
   std::int64_t row = 0;

@@ -125,12 +125,12 @@ TEST(HfConfig, ReadsThePeculiaritiesOfReleases) {
 }
 
 TEST(HfConfig, RefusesOtherModelsByName) {
-  for (const char* type : {"qwen2", "gemma2", "mixtral", "llama4", "phi3", "gpt_neox"}) {
+  for (const char* type :
+       {"qwen2", "qwen2_vl", "gemma2", "mixtral", "llama4", "phi3", "gpt_neox"}) {
     expect_refusal(with("model_type", type),
                    fmt::format("model_type is \"{}\", expected \"llama\"", type));
     expect_refusal(with("model_type", type), "Caravan runs Llama models");
   }
-  expect_refusal(with("model_type", "mllama"), "vision model");
   expect_refusal(with("architectures", {"LlamaForSequenceClassification"}),
                  "\"LlamaForSequenceClassification\", expected \"LlamaForCausalLM\"");
   expect_refusal(with("quantization_config", {{"quant_method", "gptq"}}), "is quantized (gptq)");

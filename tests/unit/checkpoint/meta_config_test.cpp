@@ -107,8 +107,6 @@ TEST(MetaParams, RefusesOtherModelsByName) {
     json[key] = value;
     return json;
   };
-  expect_refusal(with("vision_chunk_size", 560), "a Llama vision model");
-  expect_refusal(with("vision_model", Json::object()), "a Llama vision model");
   expect_refusal(with("moe", Json{{"num_experts", 8}}), "a mixture of experts");
   expect_refusal(with("sliding_window", 4096), "a sliding window");
   expect_refusal(with("quantization_args", Json::object()), "a quantized variant");

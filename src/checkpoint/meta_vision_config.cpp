@@ -1,0 +1,84 @@
+#include "meta_vision_config.h"
+
+#include <algorithm>
+
+#include "caravan/core/error.h"
+#include "caravan/core/partition.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+std::int64_t required(const JsonReader& json, const char* name) {
+  const auto value = json.integer(name);
+  CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
+  return *value;
+}
+
+std::int64_t num_cross_layers(const JsonReader& json) {
+  if (const auto flat = json.integer("vision_num_cross_attention_layers")) return *flat;
+  const auto nested = json.object("vision_model");
+  const auto adapter = nested ? nested->object("cross_attention_adapter") : std::nullopt;
+  CARAVAN_CHECK(adapter.has_value(), InputError,
+                "{}: \"vision_num_cross_attention_layers\" is missing", json.where());
+  return required(*adapter, "num_layers");
+}
+
+// Every step-th layer from the last one down, as in Meta's code.
+std::vector<std::int64_t> cross_layers(const JsonReader& json, std::int64_t num_layers) {
+  const std::int64_t count = num_cross_layers(json);
+  CARAVAN_CHECK(count > 0 && count <= num_layers, InputError,
+                "{}: the number of cross-attention layers is {}, expected 1 to {} (n_layers)",
+                json.where(), count, num_layers);
+  const std::int64_t step = ceil_div(num_layers, count);
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = num_layers - 1; layer >= 0 && std::ssize(layers) < count; layer -= step)
+    layers.push_back(layer);
+  CARAVAN_CHECK(std::ssize(layers) == count, InputError,
+                "{}: {} cross-attention layers do not spread over {} layers in equal steps",
+                json.where(), count, num_layers);
+  std::reverse(layers.begin(), layers.end());
+  return layers;
+}
+
+void take_encoder_sizes(const JsonReader& sizes, model::VisionConfig& vision) {
+  vision.width = required(sizes, "width");
+  vision.num_heads = required(sizes, "heads");
+  vision.num_local_layers = required(sizes, "local_layers");
+  vision.num_global_layers = required(sizes, "global_layers");
+  vision.patch_size = required(sizes, "patch");
+  vision.saved_layers = sizes.integers("intermediate_layers").value_or(std::vector<std::int64_t>());
+}
+
+}  // namespace
+
+std::optional<model::VisionConfig> read_meta_vision(const JsonReader& json,
+                                                    std::int64_t num_layers) {
+  const auto nested = json.object("vision_model");
+  auto tile_size = json.integer("vision_chunk_size");
+  if (!tile_size && nested) tile_size = nested->integer("vision_chunk_size");
+  if (!nested && tile_size.value_or(-1) <= 0) return std::nullopt;
+  CARAVAN_CHECK(tile_size.value_or(-1) > 0, InputError,
+                "{}: \"vision_chunk_size\" is missing, the side of an image tile in pixels",
+                json.where());
+  const std::int64_t max_tiles = json.integer("vision_max_num_chunks").value_or(model::kMaxTiles);
+  CARAVAN_CHECK(max_tiles == model::kMaxTiles, InputError,
+                "{}: \"vision_max_num_chunks\" is {}, expected {}", json.where(), max_tiles,
+                model::kMaxTiles);
+  model::VisionConfig vision;
+  vision.tile_size = *tile_size;
+  vision.patch_size = 14;
+  vision.width = 1280;
+  vision.num_heads = 16;
+  vision.num_local_layers = 32;
+  vision.num_global_layers = 8;
+  vision.saved_layers = {3, 7, 15, 23, 30};
+  vision.cross_layers = cross_layers(json, num_layers);
+  if (const auto sizes = json.object("x_tiny_vision")) take_encoder_sizes(*sizes, vision);
+  CARAVAN_CHECK(vision.width > 0 && vision.width <= 65536, InputError,
+                "{}: the width of the encoder is {}, expected 1 to 65536", json.where(),
+                vision.width);
+  vision.ffn_size = 4 * vision.width;
+  return vision;
+}
+
+}  // namespace caravan::checkpoint
