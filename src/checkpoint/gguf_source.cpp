@@ -34,6 +34,12 @@ std::int64_t required(const GgufFile& gguf, const std::string& key, const std::s
 
 void check_architecture(const GgufFile& gguf, const std::string& path) {
   const std::string architecture = gguf.text("general.architecture").value_or("");
+  CARAVAN_CHECK(
+      architecture != "mllama" && architecture != "clip", InputError,
+      "{}: this is {} as GGUF (general.architecture \"{}\"), which is not read; convert "
+      "the Hugging Face, Meta or torchtune form of the model",
+      path, architecture == "clip" ? "the image encoder of a vision model" : "a Llama vision model",
+      architecture);
   CARAVAN_CHECK(architecture == "llama", InputError,
                 "{}: general.architecture is \"{}\", expected \"llama\": this is another "
                 "architecture",

@@ -14,6 +14,12 @@ namespace {
 using ShareMap = std::map<std::string, std::vector<SourceTensor>>;  // by name, one per file
 
 constexpr const char* kEmbedding = "tok_embeddings.weight";
+constexpr const char* kTextPart = "text_model.";  // before the decoder's names in vision models
+
+bool ends_with_any(const std::string& name, std::initializer_list<const char*> suffixes) {
+  return std::any_of(suffixes.begin(), suffixes.end(),
+                     [&](const char* suffix) { return name.ends_with(suffix); });
+}
 
 bool is_key_or_value(const std::string& name) {
   return name.ends_with(".attention.wk.weight") || name.ends_with(".attention.wv.weight");
@@ -53,17 +59,23 @@ std::size_t embedding_axis(const SourceTensor& share, std::size_t num_shares,
 std::optional<std::size_t> cut_axis(const std::vector<SourceTensor>& shares,
                                     const model::LlamaConfig& config, const std::string& where) {
   const SourceTensor& first = shares.front();
-  if (first.name == kEmbedding)
+  const std::string& name = first.name;
+  if (name == kEmbedding || name == std::string(kTextPart) + kEmbedding)
     return embedding_axis(first, shares.size(), config.hidden_size, where);
-  if (first.shape.size() != 2) return std::nullopt;
-  const bool row_parallel = first.name.ends_with(".attention.wo.weight") ||
-                            first.name.ends_with(".feed_forward.w2.weight");
+  const bool cut_vector = ends_with_any(name, {".mlp.c_fc.bias", ".vision_projection.bias"});
+  if (first.shape.size() == 1 && cut_vector) return 0;
+  const bool whole_matrix = name.ends_with(".positional_embedding");
+  if (first.shape.size() != 2 || whole_matrix) return std::nullopt;
+  const bool row_parallel = ends_with_any(name, {".attention.wo.weight", ".attn.wo.weight",
+                                                 ".feed_forward.w2.weight", ".mlp.c_proj.weight"});
   return row_parallel ? 1 : 0;
 }
 
 void check_number_of_files(const ShareMap& tensors, const model::LlamaConfig& config,
                            const std::string& where) {
-  const auto query = tensors.find("layers.0.attention.wq.weight");
+  constexpr const char* kQuery = "layers.0.attention.wq.weight";
+  auto query = tensors.find(kQuery);
+  if (query == tensors.end()) query = tensors.find(std::string(kTextPart) + kQuery);
   if (query == tensors.end() || query->second.front().shape.empty()) return;
   const std::int64_t rows = query->second.front().shape[0];
   const std::int64_t wanted = config.num_heads * config.head_dim;

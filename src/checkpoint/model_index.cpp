@@ -67,6 +67,18 @@ void get_tokenizer(ByteReader& in, text::TokenizerSpec& spec) {
   get_sentencepiece(in, spec);
 }
 
+// Text models put nothing here, so that their hashes stay what they were.
+void put_vision(ByteWriter& out, const model::VisionConfig& vision) {
+  for (const std::int64_t size :
+       {vision.tile_size, vision.patch_size, vision.width, vision.num_heads, vision.ffn_size,
+        vision.num_local_layers, vision.num_global_layers, vision.image_token_id,
+        vision.extra_embeddings})
+    out.put(size);
+  out.put_list(vision.saved_layers);
+  out.put(vision.norm_epsilon);
+  out.put_list(vision.cross_layers);
+}
+
 // Field by field and not as JSON text, so that the hash of a file outlives changes of the text's
 // form.
 void put_config(ByteWriter& out, const model::LlamaConfig& config) {
@@ -85,6 +97,7 @@ void put_config(ByteWriter& out, const model::LlamaConfig& config) {
   out.put(config.tied_embeddings);
   out.put(config.attention_bias);
   out.put(config.mlp_bias);
+  if (config.vision) put_vision(out, *config.vision);
 }
 
 // The rest of what decides answers.

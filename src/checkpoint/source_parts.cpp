@@ -55,6 +55,36 @@ bool is_web_page(std::string head) {
   return text.starts_with("<!doctype html") || text.starts_with("<html");
 }
 
+template <typename NameOf>
+void match(Source& source, std::vector<SourceTensor> found, NameStyle style, const NameOf& name_of,
+           const std::string& where) {
+  std::map<std::string, SourceTensor> by_name;
+  for (SourceTensor& tensor : found) by_name.emplace(tensor.name, std::move(tensor));
+  std::vector<std::string> faults;
+  for (const model::TensorSpec& spec : model::tensor_specs(source.description.config)) {
+    const auto entry = by_name.find(name_of(spec.name));
+    if (entry == by_name.end()) {
+      faults.push_back(name_of(spec.name) + " is missing");
+      continue;
+    }
+    if (entry->second.shape != torch_shape(spec)) {
+      faults.push_back(fmt::format("{} has shape [{}], expected [{}]", entry->first,
+                                   fmt::join(entry->second.shape, ", "),
+                                   fmt::join(torch_shape(spec), ", ")));
+    }
+    source.tensors.emplace(spec.name, std::move(entry->second));
+    by_name.erase(entry);
+  }
+  for (const auto& [name, tensor] : by_name) {
+    const bool unused_head =
+        source.description.config.tied_embeddings && name == name_of("text.head");
+    if (!unused_head && !is_ignored_tensor(name, style))
+      faults.push_back(name + " is in the source, but no Llama model of this description has it");
+  }
+  if (!faults.empty()) throw_faults(faults, where);
+  source.description.dtype = lossless_dtype(source.tensors);
+}
+
 }  // namespace
 
 void refuse_stand_in(io::InputFile& file) {
@@ -80,31 +110,16 @@ std::string read_small_file(const std::filesystem::path& path, std::int64_t max_
 
 void match_tensors(Source& source, std::vector<SourceTensor> found, NameStyle style,
                    const std::string& where) {
-  std::map<std::string, SourceTensor> by_name;
-  for (SourceTensor& tensor : found) by_name.emplace(tensor.name, std::move(tensor));
-  std::vector<std::string> faults;
-  for (const model::TensorSpec& spec : model::tensor_specs(source.description.config)) {
-    const auto entry = by_name.find(source_tensor_name(spec.name, style));
-    if (entry == by_name.end()) {
-      faults.push_back(source_tensor_name(spec.name, style) + " is missing");
-      continue;
-    }
-    if (entry->second.shape != torch_shape(spec)) {
-      faults.push_back(fmt::format("{} has shape [{}], expected [{}]", entry->first,
-                                   fmt::join(entry->second.shape, ", "),
-                                   fmt::join(torch_shape(spec), ", ")));
-    }
-    source.tensors.emplace(spec.name, std::move(entry->second));
-    by_name.erase(entry);
-  }
-  for (const auto& [name, tensor] : by_name) {
-    const bool unused_head =
-        source.description.config.tied_embeddings && name == source_tensor_name("text.head", style);
-    if (!unused_head && !is_ignored_tensor(name, style))
-      faults.push_back(name + " is in the source, but no Llama model of this description has it");
-  }
-  if (!faults.empty()) throw_faults(faults, where);
-  source.description.dtype = lossless_dtype(source.tensors);
+  const auto name_of = [style](std::string_view canonical) {
+    return source_tensor_name(canonical, style);
+  };
+  match(source, std::move(found), style, name_of, where);
+}
+
+void match_tensors(Source& source, std::vector<SourceTensor> found, const VisionNames& names,
+                   const std::string& where) {
+  const auto name_of = [&names](std::string_view canonical) { return names.of(canonical); };
+  match(source, std::move(found), names.style(), name_of, where);
 }
 
 void choose_chat_format(ModelDescription& description, const SourceOptions& options,
@@ -122,9 +137,12 @@ void choose_chat_format(ModelDescription& description, const SourceOptions& opti
 void check_tokenizer(const ModelDescription& description, const std::string& where) {
   try {
     const text::Tokenizer tokenizer(description.tokenizer);
-    CARAVAN_CHECK(tokenizer.vocab_size() <= description.config.vocab_size, InputError,
+    // The image token has a row of its own behind the vocabulary.
+    const std::int64_t rows =
+        description.config.vocab_size + (description.config.vision.has_value() ? 1 : 0);
+    CARAVAN_CHECK(tokenizer.vocab_size() <= rows, InputError,
                   "{}: the tokenizer has {} ids, but the model has rows for {}", where,
-                  tokenizer.vocab_size(), description.config.vocab_size);
+                  tokenizer.vocab_size(), rows);
     if (description.chat_format != text::ChatFormatKind::kNone) {
       const text::ChatFormat format(description.chat_format, tokenizer,
                                     description.chat_default_system);

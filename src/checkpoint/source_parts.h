@@ -9,6 +9,7 @@
 
 #include "caravan/checkpoint/source.h"
 #include "caravan/checkpoint/tensor_names.h"
+#include "caravan/checkpoint/vision_names.h"
 
 namespace caravan::checkpoint {
 
@@ -27,6 +28,9 @@ std::string read_small_file(const std::filesystem::path& path, std::int64_t max_
 /// Matches `found` with the tensors that the description wants; fills source.tensors.
 /// Sets description.dtype. @throws InputError listing missing, unknown and ill-shaped tensors.
 void match_tensors(Source& source, std::vector<SourceTensor> found, NameStyle style,
+                   const std::string& where);
+/// The same for a vision model, whose tensors are those of vision_views.
+void match_tensors(Source& source, std::vector<SourceTensor> found, const VisionNames& names,
                    const std::string& where);
 
 /// Sets the chat format from the template, or as the options say.

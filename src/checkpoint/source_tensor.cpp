@@ -28,9 +28,11 @@ struct Rectangle {
   std::byte* row(std::int64_t index) const { return destination + index * row_bytes; }
 };
 
-// A vector is one row.
+// A vector is one row; of more than two extents all but the last count rows.
 std::int64_t num_rows(const SourceTensor& tensor) {
-  return tensor.shape.size() == 2 ? tensor.shape[0] : 1;
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < tensor.shape.size(); ++i) rows *= tensor.shape[i];
+  return rows;
 }
 
 // The element types of Rectangle::destination are float or, raw, bytes: `values` is aligned.

@@ -96,7 +96,8 @@ bool is_ignored_tensor(std::string_view source_name, NameStyle style) {
     case NameStyle::kGguf:
       return source_name.ends_with(".attn_rot_embd.weight") ||
              source_name.ends_with(".attn_rot_embd") || source_name == "rope_freqs.weight";
-    case NameStyle::kMeta: return source_name == "rope.freqs";
+    case NameStyle::kMeta:
+      return source_name == "rope.freqs" || source_name == "text_model.rope.freqs";
     case NameStyle::kTorchtune: return false;
   }
   return false;

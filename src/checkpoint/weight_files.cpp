@@ -288,8 +288,10 @@ std::vector<SourceTensor> read_tensors(io::InputFile& file, std::int64_t index) 
     CARAVAN_CHECK(entry.type.has_value(), InputError,
                   "{}: tensor \"{}\" has type {}, expected F32, F16, BF16 or F64", file.path(),
                   entry.name, entry.type_name);
-    return &tensors.emplace_back(
-        SourceTensor{entry.name, *entry.type, entry.shape, index, entry.offset});
+    // A number without extents is one value, as a gate may be.
+    const std::vector<std::int64_t> shape =
+        entry.shape.empty() ? std::vector<std::int64_t>{1} : entry.shape;
+    return &tensors.emplace_back(SourceTensor{entry.name, *entry.type, shape, index, entry.offset});
   };
   switch (file_kind(file)) {
     case FileKind::kSafetensors:

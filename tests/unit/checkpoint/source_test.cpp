@@ -402,9 +402,10 @@ TEST(OpenSource, RefusesOtherFilesByContent) {
   expect_refusal(folder.write("a", ""), "a is empty: the download failed");
   expect_refusal(folder.write("a", "\n<!DOCTYPE html>\n<html>"), "is a web page (HTML)");
   expect_refusal(folder.write("a", "<HTML><head>"), "is a web page (HTML)");
-  expect_refusal(folder.write("a", std::string("PK\x03\x04") + "zip"), "has no config.json");
+  expect_refusal(folder.write("a", std::string("PK\x03\x04") + "zip"),
+                 "is no complete zip archive");
   expect_refusal(folder.write("a", kLfsPointer), "Git LFS pointer");
-  expect_refusal(folder.write("a.safetensors", "x"), "has no config.json");
+  expect_refusal(folder.write("a.safetensors", "x"), "is not a safetensors file");
   expect_refusal(folder.write("a", "\x89HDF\r\n\x1a\n and more"), "is an HDF5 file, expected");
 }
 

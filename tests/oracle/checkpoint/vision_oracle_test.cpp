@@ -1,0 +1,68 @@
+// Converts each form of the small vision model and compares all stored tensors with hashes that
+// were computed without this program (tests/data/make_expected_vision_weights.py).
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "caravan/checkpoint/convert.h"
+#include "caravan/checkpoint/model_file.h"
+#include "caravan/io/sha256.h"
+#include "support/temporary_folder.h"
+
+namespace caravan::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+const std::string kData = CARAVAN_TEST_DATA;
+
+struct VisionOracle : testing::TestWithParam<std::string> {
+  ModelFile convert_to(DType dtype) const {
+    ConvertOptions options;
+    options.source = kData + "/checkpoints/" + GetParam();
+    options.target = folder.file("model.h5");
+    options.dtype = dtype;
+    options.chat_format = text::ChatFormatKind::kLlama32Vision;
+    convert(options);
+    return ModelFile::open(options.target);
+  }
+  test::TemporaryFolder folder;
+};
+
+TEST_P(VisionOracle, WritesTheSameBytesOfEveryTensorFromAllForms) {
+  ModelFile file = convert_to(DType::kFloat32);
+  const Json expected = Json::parse(test::read_whole(kData + "/expected/vision-weights.json"));
+  EXPECT_EQ(file.tensors().size(), expected.size());
+  for (const StoredTensor& tensor : file.tensors()) {
+    ASSERT_TRUE(expected.contains(tensor.spec.name)) << tensor.spec.name;
+    const Json& entry = expected.at(tensor.spec.name);
+    EXPECT_EQ(tensor.dtype, DType::kFloat32) << tensor.spec.name;
+    Json shape = Json::array({tensor.spec.rows});
+    if (!tensor.spec.is_vector) shape.push_back(tensor.spec.columns);
+    EXPECT_EQ(shape, entry.at("shape")) << tensor.spec.name;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
+    file.read_rows(tensor.spec, {0, tensor.spec.rows}, bytes.data());
+    io::Sha256 hash;
+    hash.update(bytes);
+    EXPECT_EQ(hash.hex_digest(), entry.at("sha256").get<std::string>()) << tensor.spec.name;
+  }
+}
+
+// As for text: matrices take the type, vectors of another source type stay float32.
+TEST_P(VisionOracle, StoresMatricesInTheTypeThatIsAskedFor) {
+  const ModelFile file = convert_to(DType::kBFloat16);
+  for (const StoredTensor& tensor : file.tensors()) {
+    EXPECT_EQ(tensor.dtype, tensor.spec.is_vector ? DType::kFloat32 : DType::kBFloat16)
+        << tensor.spec.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, VisionOracle,
+                         testing::Values("tiny-vision", "tiny-vision-meta", "tiny-vision-tune"));
+
+}  // namespace
+}  // namespace caravan::checkpoint
