@@ -33,7 +33,7 @@ std::int64_t launch_size(const Environment& environment) {
 std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
 
 std::string sizes_text(const model::LlamaConfig& config) {
-  return fmt::format(
+  std::string text = fmt::format(
       "           {:.2f} billion parameters: {} layers, width {}, {} query heads, {} KV heads of "
       "{}, "
       "feed-forward {},\n"
@@ -41,6 +41,12 @@ std::string sizes_text(const model::LlamaConfig& config) {
       static_cast<double>(checkpoint::num_parameters(config)) / 1e9, config.num_layers,
       config.hidden_size, config.num_heads, config.num_kv_heads, config.head_dim, config.ffn_size,
       config.vocab_size, config.tied_embeddings ? " (tied)" : "", config.max_positions);
+  if (!config.vision) return text;
+  const checkpoint::VisionText vision = checkpoint::vision_text(*config.vision);
+  text +=
+      fmt::format("           cross-attention: {}\n           images: {}\n           encoder: {}\n",
+                  vision.cross_attention, vision.images, vision.encoder);
+  return text;
 }
 
 std::string model_text(const checkpoint::ModelFile& file) {

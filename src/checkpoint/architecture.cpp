@@ -92,6 +92,17 @@ Architecture read_architecture(const std::string& path) {
   return result;
 }
 
+VisionText vision_text(const model::VisionConfig& vision) {
+  return {fmt::format("{} layers, before layers {}", vision.num_cross_layers(),
+                      fmt::join(vision.cross_layers, ", ")),
+          fmt::format("up to {} tiles of {} x {} pixels, {} image tokens each, token id {}",
+                      model::kMaxTiles, vision.tile_size, vision.tile_size, vision.tile_tokens(),
+                      vision.image_token_id),
+          fmt::format("{} local and {} global layers, width {}, {} heads of {}, feed-forward {}",
+                      vision.num_local_layers, vision.num_global_layers, vision.width,
+                      vision.num_heads, vision.head_dim(), vision.ffn_size)};
+}
+
 std::int64_t num_parameters(const model::LlamaConfig& config) {
   std::int64_t total = 0;
   for (const model::TensorSpec& spec : model::tensor_specs(config)) total += spec.num_elements();

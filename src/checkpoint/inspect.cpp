@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "caravan/checkpoint/architecture.h"
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/log.h"
@@ -104,6 +105,12 @@ std::string inspect_text(const ModelFile& file, bool with_tensors) {
   line("attention",
        fmt::format("{} query heads, {} key/value heads of {}{}", config.num_heads,
                    config.num_kv_heads, config.head_dim, config.attention_bias ? ", biases" : ""));
+  if (config.vision) {
+    const VisionText text = vision_text(*config.vision);
+    line("cross-attn", text.cross_attention);
+    line("images", text.images);
+    line("encoder", text.encoder);
+  }
   line("context", fmt::format("{} positions", config.max_positions));
   line("rope", rope_text(config));
   line("norm epsilon", fmt::format("{}", config.norm_epsilon));

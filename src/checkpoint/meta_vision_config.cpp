@@ -8,6 +8,8 @@
 namespace caravan::checkpoint {
 namespace {
 
+constexpr std::int64_t kMaxLayers = 4096;
+
 std::int64_t required(const JsonReader& json, const char* name) {
   const auto value = json.integer(name);
   CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
@@ -26,9 +28,10 @@ std::int64_t num_cross_layers(const JsonReader& json) {
 // Every step-th layer from the last one down, as in Meta's code.
 std::vector<std::int64_t> cross_layers(const JsonReader& json, std::int64_t num_layers) {
   const std::int64_t count = num_cross_layers(json);
-  CARAVAN_CHECK(count > 0 && count <= num_layers, InputError,
-                "{}: the number of cross-attention layers is {}, expected 1 to {} (n_layers)",
-                json.where(), count, num_layers);
+  const std::int64_t most = std::min(num_layers, kMaxLayers);
+  CARAVAN_CHECK(count > 0 && count <= most, InputError,
+                "{}: the number of cross-attention layers is {}, expected 1 to {}", json.where(),
+                count, most);
   const std::int64_t step = ceil_div(num_layers, count);
   std::vector<std::int64_t> layers;
   for (std::int64_t layer = num_layers - 1; layer >= 0 && std::ssize(layers) < count; layer -= step)

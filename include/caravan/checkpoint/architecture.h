@@ -25,6 +25,14 @@ bool is_architecture(const std::string& path);
 /// for JSON that is neither.
 Architecture read_architecture(const std::string& path);
 
+/// The sizes of a vision part in words.
+struct VisionText {
+  std::string cross_attention;
+  std::string images;
+  std::string encoder;
+};
+VisionText vision_text(const model::VisionConfig& vision);
+
 /// Elements of all tensors.
 std::int64_t num_parameters(const model::LlamaConfig& config);
 

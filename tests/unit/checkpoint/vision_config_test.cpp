@@ -171,7 +171,7 @@ TEST(VisionParams, SpreadCrossLayersAsMetaDoes) {
   EXPECT_EQ(layers(6, 2), (Layers{2, 5}));
   EXPECT_EQ(layers(7, 2), (Layers{2, 6}));
   EXPECT_EQ(layers(4, 1), (Layers{3}));
-  expect_error<InputError>([&] { layers(4, 5); }, "is 5, expected 1 to 4 (n_layers)");
+  expect_error<InputError>([&] { layers(4, 5); }, "is 5, expected 1 to 4");
   expect_error<InputError>([&] { layers(5, 4); }, "do not spread over 5 layers");
   expect_error<InputError>([&] { layers(4, nullptr); }, "\"vision_num_cross_attention_layers\"");
 }

@@ -83,6 +83,37 @@ TEST_F(VisionFolder, DescribesTheModel) {
   EXPECT_EQ(source.tensor("vision.position_tile").parts.size(), 8U);
 }
 
+TEST_F(VisionFolder, IsShownByInspect) {
+  converted_hash();
+  const ModelFile file = ModelFile::open(folder.file("m.h5"));
+  const std::string text = inspect_text(file, false);
+  for (const char* words :
+       {"4 layers, hidden 64", "2 layers, before layers 1, 3",
+        "up to 4 tiles of 56 x 56 pixels, 17 image tokens each, token id 768",
+        "3 local and 2 global layers, width 80, 4 heads of 20, feed-forward 320"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << " in\n" << text;
+  const Json shown = Json::parse(inspect_json(file, true));
+  EXPECT_EQ(shown["model"]["architecture"], "mllama");
+  EXPECT_EQ(shown["model"]["vision"]["cross_layers"], (std::vector<int>{1, 3}));
+  EXPECT_EQ(shown["tensors"].size(), file.tensors().size());
+}
+
+// Answers depend on what is not in any tensor.
+TEST_F(VisionFolder, HasAnotherHashWithAnotherEncoder) {
+  const std::string hash = converted_hash();
+  for (const auto& [name, value] :
+       {std::pair("norm_eps", Json(1e-6)), std::pair("intermediate_layers_indices", Json({0, 2})),
+        std::pair("attention_heads", Json(8))}) {
+    copy("tiny-vision");
+    Json config = json("config.json");
+    config["vision_config"][name] = value;
+    write("config.json", config.dump());
+    EXPECT_NE(converted_hash(), hash) << name;
+  }
+  copy("tiny-vision");
+  EXPECT_EQ(converted_hash(), hash);
+}
+
 // Meta's file has a reserved token where its code knows the image token; ours has it behind the
 // vocabulary, as Hugging Face's.
 TEST_F(VisionFolder, GivesTheImageTokenTheFirstIdBehindTheVocabulary) {
