@@ -1,10 +1,11 @@
-// config.json and generation_config.json of Hugging Face and params.json of Meta: every text goes
-// to all three.
+// config.json and generation_config.json of Hugging Face, params.json of Meta and torchtune's
+// builder_args.json: every text goes to all four.
 
 #include <string>
 
 #include "caravan/checkpoint/hf_config.h"
 #include "caravan/checkpoint/meta_config.h"
+#include "caravan/checkpoint/tune_config.h"
 #include "caravan/core/error.h"
 #include "memory_file.h"
 
@@ -22,6 +23,11 @@ void require_sizes(const caravan::model::LlamaConfig& config) {
   caravan::fuzz::require(config.hidden_size > 0 && config.num_layers > 0 && config.num_heads > 0 &&
                              config.num_kv_heads > 0 && config.head_dim > 0,
                          "sizes of a model without size");
+  if (!config.vision) return;
+  caravan::fuzz::require(config.vision->tile_tokens() > 1 && config.vision->head_dim() > 0 &&
+                             config.vision->num_cross_layers() > 0 &&
+                             config.vision->cross_layers.back() < config.num_layers,
+                         "an image encoder without size");
 }
 
 }  // namespace
@@ -36,5 +42,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     checkpoint::complete_meta_config(params, caravan::text::TokenizerKind::kTiktoken);
     require_sizes(params.config);
   });
+  refuse_or_parse([&] { require_sizes(checkpoint::parse_builder_args(input, "input")); });
   return 0;
 }
