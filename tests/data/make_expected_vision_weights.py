@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Hashes of the tensors that `caravan convert` must write for tiny-vision, computed without it.
+"""Hashes of the tensors that `caravan convert` must write for the small vision models, computed without it.
 
-Usage: make_expected_vision_weights.py META_FOLDER OUTPUT.json
+Usage: make_expected_vision_weights.py OUTPUT.json NAME=META_FOLDER ...
 
 Reads the model-parallel files of Meta's form with numpy, joins their shares, applies the canonical names and layouts
 (wo and w2 transposed, tile tables as the eight cells that some arrangement of tiles uses), and writes the SHA-256 of
-every tensor's bytes. All forms of the model have the same float32 values.
+every tensor's bytes. All forms of a model have the same values.
 """
 import hashlib
 import json
@@ -67,12 +67,12 @@ def names(found):
             layer += 1
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    shares = [dict(torch_archive(path)) for path in sorted(pathlib.Path(sys.argv[1]).glob("consolidated.*.pth"))]
+def expected(folder):
+    shares = [dict(torch_archive(path)) for path in sorted(folder.glob("consolidated.*.pth"))]
+    kinds = {kind for share in shares for _, kind in share.values()}
+    assert len(kinds) == 1, kinds
+    dtype = {"F32": "fp32", "BF16": "bf16"}[kinds.pop()]
     found = {name: joined(name, [share[name][0] for share in shares]) for name in shares[0]}
-    lines = []
     for ours, name in names(found):
         array = found.pop(name)
         if ours in ("vision.position_tile", "vision.pre_tile", "vision.post_tile"):
@@ -80,9 +80,18 @@ def main():
         if ours.endswith((".wo", ".w2")):
             array = array.T
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
-        lines.append(f" {json.dumps(ours)}: {json.dumps({'shape': list(array.shape), 'sha256': digest})}")
+        yield ours, {"dtype": dtype, "shape": list(array.shape), "sha256": digest}
     assert not found, found.keys()
-    pathlib.Path(sys.argv[2]).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    models = []
+    for name, folder in (argument.split("=", 1) for argument in sys.argv[2:]):
+        tensors = (f"  {json.dumps(ours)}: {json.dumps(entry)}" for ours, entry in expected(pathlib.Path(folder)))
+        models.append(f" {json.dumps(name)}: {{\n" + ",\n".join(tensors) + "\n }")
+    pathlib.Path(sys.argv[1]).write_text("{\n" + ",\n".join(models) + "\n}\n")
 
 
 if __name__ == "__main__":
