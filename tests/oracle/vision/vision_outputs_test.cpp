@@ -5,74 +5,23 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "caravan/core/error.h"
 #include "caravan/core/thread_team.h"
 #include "caravan/parallel/mpi_communicator.h"
+#include "expected_requests.h"
 #include "hf_weights.h"
 #include "support/image_rig.h"
 
 namespace caravan {
 namespace {
 
+using test::Expected;
 using test::HfTensor;
 using test::ImageRig;
+using test::Picture;
 
 constexpr float kTolerance = 2e-4F;
-constexpr float kLeastGap = 1e-3F;  // of the two best logits: below, either may win
-
-struct Picture {
-  model::TileGrid grid;
-  std::vector<std::uint8_t> pixels;
-};
-
-struct Expected {
-  std::string id;
-  std::vector<std::int32_t> prompt;
-  std::vector<Picture> pictures;
-  std::vector<ImageRig::Interval> intervals;  // images: those of the request
-  std::vector<std::int32_t> greedy;
-  std::vector<float> gaps;
-  std::map<std::string, HfTensor> tensors;
-};
-
-Expected read_request(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  const auto json = nlohmann::json::parse(file);
-  const std::string tensors = std::filesystem::path(path).replace_extension(".safetensors");
-  Expected request;
-  request.id = json.at("id");
-  request.prompt = json.at("prompt_token_ids").get<std::vector<std::int32_t>>();
-  request.greedy = json.at("greedy_token_ids").get<std::vector<std::int32_t>>();
-  for (const auto& best : json.at("top2")) {
-    request.gaps.push_back(best.at(2).get<float>() - best.at(3).get<float>());
-  }
-  request.tensors = test::read_float_tensors(tensors);
-  for (std::size_t i = 0; i < json.at("images").size(); ++i) {
-    const auto& grid = json.at("images").at(i).at("grid_hw");
-    request.pictures.push_back(
-        {{grid.at(0), grid.at(1)},
-         test::read_byte_tensor(tensors, "image" + std::to_string(i) + ".tiles_u8")});
-    const auto& interval = json.at("image_intervals").at(i);
-    request.intervals.push_back({i, interval.at(0), interval.at(1)});
-  }
-  return request;
-}
-
-std::vector<Expected> read_requests(const std::string& model) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(CARAVAN_TEST_DATA) + "/vision/" + model)) {
-    if (entry.path().extension() == ".json") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<Expected> requests;
-  for (const auto& path : paths) requests.push_back(read_request(path));
-  return requests;
-}
 
 void expect_near(const float* got, const float* expected, std::int64_t count,
                  const std::string& what) {
@@ -88,12 +37,11 @@ class VisionOutputs : public testing::TestWithParam<const char*> {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     communicator_ = parallel::make_world_communicator(size);
     const std::string model = GetParam();
-    const std::string folder = std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-vision" +
-                               (model == "tiny-a" ? "" : model.substr(4));
+    const std::string folder = test::checkpoint_folder(model);
     config_ = test::read_hf_config(folder);
     test::HfWeights source(folder, config_);
     rig_ = std::make_unique<ImageRig>(config_, source, context_, *communicator_);
-    requests_ = read_requests(model);
+    requests_ = test::read_requests(model);
     EXPECT_GE(requests_.size(), 7U);
   }
   const model::VisionConfig& vision() const { return *config_.vision; }
@@ -229,8 +177,7 @@ TEST_P(VisionOutputs, LogitsAndGreedyTextAreThoseOfTheReference) {
                     config_.vocab_size, request.id + ", logits of token " + std::to_string(i));
       }
     }
-    for (std::size_t step = 0; step < request.greedy.size() && request.gaps[step] >= kLeastGap;
-         ++step) {
+    for (std::size_t step = 0; step < request.comparable_tokens(); ++step) {
       if (leader()) {
         const auto& row = sequence.logits.back();
         const auto best = std::max_element(row.begin(), row.end()) - row.begin();
