@@ -110,6 +110,26 @@ class SmolLm2 : public testing::Test {
     return answers;
   }
 
+  /// A way to run requests.
+  struct Cut {
+    std::string name;
+    int ranks = 1;
+    std::vector<Json> order;
+    std::vector<std::string> options;
+  };
+  static void expect_same(const Cut& cut, const std::map<std::string, std::string>& base) {
+    const auto answers = run(cut.name, cut.ranks, cut.order, cut.options);
+    for (const auto& [id, answer] : base) {
+      ASSERT_TRUE(answers.contains(id)) << cut.name << ", " << id;
+      EXPECT_EQ(answers.at(id), answer) << cut.name << ", " << id;
+    }
+  }
+
+  static bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  }
+
   static inline fs::path folder_;
   static inline std::string source_;
 };
@@ -135,12 +155,7 @@ TEST_F(SmolLm2, ContinuesAsTheReferenceAndWithTheSameBytesHoweverTheJobIsCut) {
   std::vector<Json> reversed(lines.rbegin(), lines.rend());
   std::vector<Json> rotated = lines;
   std::rotate(rotated.begin(), rotated.begin() + 11, rotated.end());
-  const struct {
-    const char* name;
-    int ranks;
-    const std::vector<Json>& order;
-    std::vector<std::string> options;
-  } cuts[] = {
+  std::vector<Cut> cuts = {
       {"two-ranks", 2, lines, {"--threads", "1"}},
       {"three-ranks-reversed", 3, reversed, {"--threads", "1", "--max-step-tokens", "100"}},
       {"four-ranks", 4, rotated, {"--threads", "1"}},
@@ -150,14 +165,25 @@ TEST_F(SmolLm2, ContinuesAsTheReferenceAndWithTheSameBytesHoweverTheJobIsCut) {
        rotated,
        {"--threads", "1", "--isa", "avx2", "--max-sequences", "6", "--max-step-tokens", "23"}},
       {"small-cache", 1, reversed, {"--threads", "2", "--kv-memory", "24MiB"}},
+      {"avx2-three-ranks", 3, lines, {"--threads", "2", "--isa", "avx2"}},
+      {"messages-two-ranks", 2, rotated, {"--threads", "1", "--exchange", "mpi"}},
+      {"messages-five-ranks", 5, lines, {"--threads", "1", "--exchange", "mpi"}},
   };
-  for (const auto& cut : cuts) {
-    const auto answers = run(cut.name, cut.ranks, cut.order, cut.options);
-    for (const auto& [id, answer] : base) {
-      ASSERT_TRUE(answers.contains(id)) << cut.name << ", " << id;
-      EXPECT_EQ(answers.at(id), answer) << cut.name << ", " << id;
-    }
+  if (has_avx512()) {
+    cuts.push_back({"avx512-one-rank", 1, rotated, {"--threads", "1", "--isa", "avx512"}});
+    cuts.push_back({"avx512-two-ranks", 2, reversed, {"--threads", "2", "--isa", "avx512"}});
   }
+  for (const Cut& cut : cuts) expect_same(cut, base);
+}
+
+// Plain kernels are slow: few tokens of few requests.
+TEST_F(SmolLm2, PlainKernelsGiveTheSameBytes) {
+  std::vector<Json> few = requests();
+  few.resize(6);
+  for (Json& line : few) line["body"]["max_tokens"] = 5;
+  const auto base = run("few", 1, few, {"--threads", "1"});
+  expect_same({"generic-one-rank", 1, few, {"--threads", "2", "--isa", "generic"}}, base);
+  expect_same({"generic-four-ranks", 4, few, {"--threads", "1", "--isa", "generic"}}, base);
 }
 
 TEST_F(SmolLm2, AnswersAloneAsInTheBatch) {
