@@ -1,7 +1,8 @@
 #include "caravan/io/crc32c.h"
 
 #include <array>
-#include <cstring>
+
+#include "crc_tables.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -12,44 +13,7 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82f63b78U;  // reflected form of 0x1edc6f41
 
-using ByteTables = std::array<std::array<std::uint32_t, 256>, 8>;
-
-constexpr ByteTables make_byte_tables() {
-  ByteTables tables{};
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? kPolynomial : 0U);
-    tables[0][byte] = crc;
-  }
-  for (std::size_t k = 1; k < 8; ++k) {
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      const std::uint32_t before = tables[k - 1][byte];
-      tables[k][byte] = (before >> 8) ^ tables[0][before & 0xffU];
-    }
-  }
-  return tables;
-}
-
-constexpr ByteTables kByteTables = make_byte_tables();
-
-std::uint64_t load_u64(const std::byte* p) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, p, sizeof(value));
-  return value;
-}
-
-// Works on the inverted register, as do all functions below named *_raw.
-std::uint32_t portable_raw(std::uint32_t crc, const std::byte* p, std::size_t size) {
-  for (; size >= 8; p += 8, size -= 8) {
-    const std::uint64_t word = load_u64(p) ^ crc;
-    crc = 0;
-    for (std::size_t k = 0; k < 8; ++k) crc ^= kByteTables[7 - k][(word >> (8 * k)) & 0xffU];
-  }
-  for (; size > 0; ++p, --size) {
-    crc = (crc >> 8) ^ kByteTables[0][(crc ^ std::to_integer<std::uint32_t>(*p)) & 0xffU];
-  }
-  return crc;
-}
+using Tables = CrcTables<kPolynomial>;
 
 #if defined(__x86_64__)
 
@@ -93,6 +57,7 @@ std::uint64_t shift_stream(std::uint64_t crc) {
          kShiftTables[2][crc >> 16 & 0xffU] ^ kShiftTables[3][crc >> 24 & 0xffU];
 }
 
+// Works on the inverted register.
 __attribute__((target("sse4.2"))) std::uint32_t sse42_raw(std::uint32_t crc32, const std::byte* p,
                                                           std::size_t size) {
   std::uint64_t crc = crc32;
@@ -119,7 +84,7 @@ __attribute__((target("sse4.2"))) std::uint32_t sse42_raw(std::uint32_t crc32, c
 }  // namespace
 
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t previous) {
-  return ~portable_raw(~previous, bytes.data(), bytes.size());
+  return ~Tables::feed(~previous, bytes.data(), bytes.size());
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous) {

@@ -72,6 +72,7 @@ void InputFile::read(std::int64_t offset, std::span<std::byte> destination) {
   CARAVAN_ASSERT(offset >= 0, "offset {} in {}", offset, path_);
   const std::size_t done = read_directly(offset, destination);
   read_cached(offset + static_cast<std::int64_t>(done), destination.subspan(done));
+  if (observer_) observer_(offset, destination);
 }
 
 // What cannot be read so, or fails, is left to the ordinary way, which also reports.

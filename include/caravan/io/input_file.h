@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "caravan/core/unique_handle.h"
 
@@ -25,6 +26,8 @@ class InputFile {
  public:
   /// What reads: pread(2), or a stand-in in tests.
   using ReadFunction = std::function<ssize_t(int, void*, std::size_t, off_t)>;
+  /// Sees the bytes of each read and their offset, on the thread that reads.
+  using ReadObserver = std::function<void(std::int64_t, std::span<const std::byte>)>;
 
   /// @throws MissingInputError if `path` does not exist, is a folder or a pipe, or cannot be
   /// opened.
@@ -44,6 +47,10 @@ class InputFile {
   /// @throws IoError with file and offset if reading fails or the file ends before.
   void read(std::int64_t offset, std::span<std::byte> destination);
 
+  /// From now on, every read that succeeds is shown to `observer` before it returns; what that
+  /// throws, read() throws. @pre no read is under way
+  void observe(ReadObserver observer) { observer_ = std::move(observer); }
+
   /// Lets the system read these bytes already, for a read() soon. A hint: never fails.
   void prefetch(std::int64_t offset, std::int64_t bytes) const;
 
@@ -58,6 +65,7 @@ class InputFile {
 
   std::string path_;
   ReadFunction read_;
+  ReadObserver observer_;  // may be empty
   FileDescriptor descriptor_;
   FileDescriptor direct_;  // null unless the cache is bypassed
   std::int64_t size_ = 0;
