@@ -40,17 +40,21 @@ void check_architecture(const GgufFile& gguf, const std::string& path) {
       "the Hugging Face, Meta or torchtune form of the model",
       path, architecture == "clip" ? "the image encoder of a vision model" : "a Llama vision model",
       architecture);
+  const std::string type = gguf.text("general.type").value_or("model");
+  CARAVAN_CHECK(
+      type == "model", InputError,
+      "{}: general.type is \"{}\", expected \"model\": this file belongs to a model (a LoRA "
+      "adapter must be merged into it first); convert the model's own GGUF",
+      path, type);
   CARAVAN_CHECK(architecture == "llama", InputError,
                 "{}: general.architecture is \"{}\", expected \"llama\": this is another "
-                "architecture",
+                "architecture, and Caravan runs Llama models (and Mistral's without a sliding "
+                "window) only",
                 path, architecture);
   CARAVAN_CHECK(gguf.integer("llama.expert_count").value_or(0) == 0, InputError,
-                "{}: the model is a mixture of experts (llama.expert_count {}), which is not "
-                "supported",
+                "{}: the model is a mixture of experts (llama.expert_count {}, as Mixtral is), and "
+                "Caravan runs Llama models without experts only",
                 path, gguf.integer("llama.expert_count").value_or(0));
-  const std::string type = gguf.text("general.type").value_or("model");
-  CARAVAN_CHECK(type == "model", InputError,
-                "{}: general.type is \"{}\" (an adapter?), expected \"model\"", path, type);
 }
 
 model::RopeScaling read_scaling(const GgufFile& gguf, const std::string& path) {

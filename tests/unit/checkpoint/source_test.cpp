@@ -280,9 +280,13 @@ TEST_F(GgufSource, TakesTheChatTemplateOrAsksForOne) {
 }
 
 TEST_F(GgufSource, RefusesOtherModels) {
-  GgufBuilder other;
-  other.text("general.architecture", "qwen2");
-  expect_gguf_refusal(other, "general.architecture is \"qwen2\"");
+  for (const char* name : {"qwen2", "gemma", "phi3", "llama4", "mistral3"}) {
+    GgufBuilder other;
+    other.text("general.architecture", name);
+    const std::string words = fmt::format("general.architecture is \"{}\", expected", name);
+    expect_gguf_refusal(other, words);
+    expect_gguf_refusal(other, "Caravan runs Llama models");
+  }
   GgufBuilder split = test::gguf_model(config);
   split.u32("split.count", 3);
   expect_gguf_refusal(split, "one part of 3 of a split GGUF");
@@ -291,7 +295,7 @@ TEST_F(GgufSource, RefusesOtherModels) {
   expect_gguf_refusal(window, "a sliding window of 50 positions");
   GgufBuilder experts = test::gguf_model(config);
   experts.u32("llama.expert_count", 8);
-  expect_gguf_refusal(experts, "mixture of experts (llama.expert_count 8)");
+  expect_gguf_refusal(experts, "mixture of experts (llama.expert_count 8, as Mixtral is)");
   GgufBuilder adapter = test::gguf_model(config);
   adapter.text("general.type", "adapter");
   expect_gguf_refusal(adapter, "general.type is \"adapter\"");
