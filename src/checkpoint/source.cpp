@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 
+#include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "source_parts.h"
 
@@ -58,6 +59,11 @@ const SourceTensor& Source::tensor(const std::string& canonical_name) const {
   const auto found = tensors.find(canonical_name);
   CARAVAN_ASSERT(found != tensors.end(), "tensor \"{}\"", canonical_name);
   return found->second;
+}
+
+void Source::finish_checks() {
+  for (const auto& [file, checks] : checksums)
+    checks->finish(files[checked_cast<std::size_t>(file)]);
 }
 
 Source open_source(const std::string& path, const SourceOptions& options) {

@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <memory>
 #include <optional>
 #include <regex>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "caravan/checkpoint/pth.h"
@@ -280,7 +282,17 @@ bool is_ignored(const std::string& name) {
          is_ignored_tensor(name, NameStyle::kMeta);
 }
 
-std::vector<SourceTensor> read_tensors(io::InputFile& file, std::int64_t index) {
+// All that is read of the archive from now on is checked.
+std::unique_ptr<ZipChecksums> check_reads(io::InputFile& file) {
+  auto checksums = std::make_unique<ZipChecksums>(file.path(), read_zip_directory(file));
+  file.observe([seen = checksums.get()](std::int64_t offset, std::span<const std::byte> bytes) {
+    seen->see(offset, bytes);
+  });
+  return checksums;
+}
+
+std::vector<SourceTensor> read_tensors(io::InputFile& file, Source& source) {
+  const std::int64_t index = std::ssize(source.files);
   std::vector<SourceTensor> tensors;
   const auto add = [&](const auto& entry) -> SourceTensor* {
     if (is_ignored(entry.name)) return nullptr;
@@ -300,6 +312,7 @@ std::vector<SourceTensor> read_tensors(io::InputFile& file, std::int64_t index) 
       }
       break;
     case FileKind::kTorchArchive:
+      source.checksums[index] = check_reads(file);
       for (const PthEntry& entry : read_pth(file)) {
         if (SourceTensor* tensor = add(entry)) tensor->strides = entry.strides;
       }
@@ -335,7 +348,7 @@ std::vector<std::vector<SourceTensor>> read_weight_files(Source& source,
   for (const fs::path& path : weights.files) {
     io::InputFile file(path.string());
     refuse_stand_in(file);
-    tensors.push_back(read_tensors(file, std::ssize(source.files)));
+    tensors.push_back(read_tensors(file, source));
     source.files.push_back(std::move(file));
   }
   if (weights.layout == WeightFiles::Layout::kModelParallel) return tensors;

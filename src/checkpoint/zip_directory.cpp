@@ -159,6 +159,7 @@ class ZipReader {
     check(load<std::uint16_t>(bytes, at + 10) == 0,
           "is compressed (entry \"{}\", method {}); torch.save stores entries as they are", shown,
           load<std::uint16_t>(bytes, at + 10));
+    located.entry.crc32 = load<std::uint32_t>(bytes, at + 16);
     std::uint64_t size = load<std::uint32_t>(bytes, at + 24);
     std::uint64_t packed = load<std::uint32_t>(bytes, at + 20);
     std::uint64_t offset = load<std::uint32_t>(bytes, at + 42);

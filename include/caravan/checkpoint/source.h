@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/checkpoint/source_tensor.h"
+#include "caravan/checkpoint/zip_checksums.h"
 #include "caravan/io/input_file.h"
 #include "caravan/text/chat_format.h"
 
@@ -30,9 +32,14 @@ struct Source {
   ModelDescription description;
   HeadOrder head_order = HeadOrder::kInterleaved;
   std::vector<io::InputFile> files;
+  /// By file, of those that are zip archives: what is read of them is checked on the way.
+  std::map<std::int64_t, std::unique_ptr<ZipChecksums>> checksums;
   std::map<std::string, SourceTensor> tensors;  // by canonical name
 
   const SourceTensor& tensor(const std::string& canonical_name) const;
+  /// After all tensors were read: completes the checks of what was read in part.
+  /// @throws InputError naming file and entry of a damaged archive; IoError.
+  void finish_checks();
 };
 
 /// Recognises the format by content and reads everything but the weights' values.

@@ -2,7 +2,7 @@
 // The table of contents of a zip archive whose entries are stored as they are, as torch.save writes
 // them: names and places, all checked.
 //
-// Leaves out: compression (refused by name) and checksums of the entries' data.
+// Leaves out: compression (refused by name), and checking the entries' data (zip_checksums.h).
 
 #include <cstdint>
 #include <string>
@@ -16,6 +16,7 @@ struct ZipEntry {
   std::string name;
   std::int64_t offset = 0;  // of the data, bytes from the start of the file
   std::int64_t bytes = 0;
+  std::uint32_t crc32 = 0;  // of the data; 0 also where the writer computed none
 };
 
 /// Entries in the order of the central directory, zip64 included. Time and memory are bounded by

@@ -1,11 +1,14 @@
 #pragma once
 // Archives as torch.save writes them, made in memory, right or deliberately wrong.
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "caravan/io/crc32.h"
 #include "generated_files.h"
 
 namespace caravan::test {
@@ -19,15 +22,24 @@ class ZipBuilder {
   void add(const std::string& name, const std::string& data) { add(name, data, 0, 0); }
   void add(const std::string& name, const std::string& data, std::uint16_t flags,
            std::uint16_t method) {
-    add_record(name, data.size(), body_.size(), flags, method);
-    // As torch.save: sizes in the directory alone (bit 3) and padding up to 64 bytes.
-    const std::string extra(64 - (body_.size() + 30 + name.size()) % 64, 'Z');
-    body_ += bytes_of_one<std::uint32_t>(0x04034b50) + u16(0) + u16(8) + u16(0) +
-             std::string(16, '\0') + u16(name.size()) + u16(extra.size()) + name + extra + data;
+    add_record(name, data.size(), body_.size(), flags, method,
+               io::crc32(std::as_bytes(std::span(data))));
+    begin_entry(name);
+    body_ += data;
+  }
+  /// As the last entry, `bytes` zeros that are not in front(): a sparse file can hold them.
+  void add_hole(const std::string& name, std::uint64_t bytes) {
+    const std::string zeros(1 << 20, '\0');
+    std::uint32_t crc32 = 0;
+    for (std::uint64_t left = bytes; left > 0; left -= std::min<std::uint64_t>(left, zeros.size()))
+      crc32 = io::crc32(std::as_bytes(std::span(zeros)).first(std::min(left, zeros.size())), crc32);
+    add_record(name, bytes, body_.size(), 0, 0, crc32);
+    begin_entry(name);
+    hole_bytes_ = bytes;
   }
   /// A record of the directory alone.
   void add_record(const std::string& name, std::uint64_t bytes, std::uint64_t offset,
-                  std::uint16_t flags = 0, std::uint16_t method = 0) {
+                  std::uint16_t flags = 0, std::uint16_t method = 0, std::uint32_t crc32 = 0) {
     const bool big = form_ == Form::kZip64;
     std::string extra;
     if (big) {
@@ -38,15 +50,19 @@ class ZipBuilder {
       return bytes_of_one(big ? 0xffffffffU : static_cast<std::uint32_t>(value));
     };
     directory_ += bytes_of_one<std::uint32_t>(0x02014b50) + u16(0) + u16(0) + u16(flags) +
-                  u16(method) + std::string(8, '\0') + u32(bytes) + u32(bytes) + u16(name.size()) +
-                  u16(extra.size()) + u16(0) + std::string(8, '\0') + u32(offset) + name + extra;
+                  u16(method) + u16(0) + u16(0) + bytes_of_one(crc32) + u32(bytes) + u32(bytes) +
+                  u16(name.size()) + u16(extra.size()) + u16(0) + std::string(8, '\0') +
+                  u32(offset) + name + extra;
     ++count_;
   }
-  std::string file(const std::string& comment = "") const {
-    std::string out = body_ + directory_;
-    const std::uint64_t begin = body_.size();
+  std::string file(const std::string& comment = "") const { return front() + back(comment); }
+  /// The file up to the hole, and behind it.
+  const std::string& front() const { return body_; }
+  std::string back(const std::string& comment = "") const {
+    std::string out = directory_;
+    const std::uint64_t begin = body_.size() + hole_bytes_;
     if (form_ == Form::kZip64) {
-      const std::uint64_t end = out.size();
+      const std::uint64_t end = begin + out.size();
       out += bytes_of_one<std::uint32_t>(0x06064b50) + bytes_of_one<std::uint64_t>(44) +
              std::string(12, '\0') + bytes_of_one<std::uint64_t>(count_) +
              bytes_of_one<std::uint64_t>(count_) + bytes_of_one<std::uint64_t>(directory_.size()) +
@@ -59,6 +75,12 @@ class ZipBuilder {
   }
 
  private:
+  // As torch.save: sizes in the directory alone (bit 3) and padding up to 64 bytes.
+  void begin_entry(const std::string& name) {
+    const std::string extra(64 - (body_.size() + 30 + name.size()) % 64, 'Z');
+    body_ += bytes_of_one<std::uint32_t>(0x04034b50) + u16(0) + u16(8) + u16(0) +
+             std::string(16, '\0') + u16(name.size()) + u16(extra.size()) + name + extra;
+  }
   static std::string u16(std::uint64_t value) {
     return bytes_of_one(static_cast<std::uint16_t>(value));
   }
@@ -73,6 +95,7 @@ class ZipBuilder {
   std::string body_;
   std::string directory_;
   std::uint64_t count_ = 0;
+  std::uint64_t hole_bytes_ = 0;
 };
 
 /// Pieces of a pickle.
