@@ -79,13 +79,24 @@ void check_disk_space(const std::string& target, std::int64_t weight_bytes,
                 format_bytes(static_cast<double>(available)));
 }
 
-void check_readable_back(const std::string& path, const std::string& expected_hash) {
+/// Adds up what the threads report of one phase.
+BytesDone progress_of(const ConvertOptions& options, ConvertPhase phase, std::int64_t total) {
+  if (!options.progress) return [](std::int64_t) {};
+  options.progress(phase, 0, total);
+  return [&options, phase, total, done = std::int64_t{0}](std::int64_t bytes) mutable {
+    done += bytes;
+    options.progress(phase, done, total);
+  };
+}
+
+void check_readable_back(const std::string& path, const std::string& expected_hash,
+                         const BytesDone& done) {
   ModelFile file = ModelFile::open(path);
   CARAVAN_CHECK(file.description().content_hash == expected_hash, IoError,
                 "{} reads back with another content than was written: the disk or the memory of "
                 "this machine is at fault",
                 path);
-  file.verify_all();
+  file.verify_all(done);
 }
 
 }  // namespace
@@ -110,14 +121,13 @@ ConvertSummary convert(const ConvertOptions& options) {
   io::TemporaryName temporary(options.target);
   {
     ModelWriter writer(temporary.path(), tensors);
-    std::int64_t done = 0;
-    stream_tensors(source, tensors, writer, StreamLimits{}, [&](std::int64_t bytes) {
-      done += bytes;
-      if (options.progress) options.progress(done, summary.bytes);
-    });
+    stream_tensors(source, tensors, writer, StreamLimits{},
+                   progress_of(options, ConvertPhase::kWriting, summary.bytes));
+    source.finish_checks();
     writer.finish(description);
   }
-  check_readable_back(temporary.path(), description.content_hash);
+  check_readable_back(temporary.path(), description.content_hash,
+                      progress_of(options, ConvertPhase::kReadingBack, summary.bytes));
   temporary.commit();
   leftovers.remove_unchanged();
   summary.content_hash = description.content_hash;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "caravan/core/checked_cast.h"
@@ -281,7 +282,7 @@ std::int64_t ModelFile::bytes_read() const { return state_->file ? state_->file-
 
 void ModelFile::set_verify(bool verify) { state_->verify = verify; }
 
-VerifyResult ModelFile::verify_all() {
+VerifyResult ModelFile::verify_all(const BytesDone& done) {
   const Stopwatch watch;
   VerifyResult result;
   std::vector<Piece> pieces;
@@ -296,13 +297,24 @@ VerifyResult ModelFile::verify_all() {
   std::atomic<std::size_t> next = 0;
   const bool verify_before = std::exchange(state_->verify, true);
   state_->opened().bypass_cache();
-  run_workers(num_worker_threads(), [&] {
+  std::mutex done_mutex;
+  const auto read_pieces = [&] {
     io::AlignedBuffer buffer;
     for (std::size_t i = next++; i < pieces.size(); i = next++) {
       const StoredTensor& tensor = state_->index.tensors[pieces[i].tensor];
       const Range rows = rows_of_bands(tensor.spec, pieces[i].bands);
       const std::span<std::byte> bytes = buffer.resized(rows.size() * row_bytes(tensor));
       bad[i] = state_->read_bands(tensor, pieces[i].bands, bytes.data());
+      const std::lock_guard lock(done_mutex);
+      if (done) done(std::ssize(bytes));
+    }
+  };
+  run_workers(num_worker_threads(), [&] {
+    try {
+      read_pieces();
+    } catch (...) {
+      next = pieces.size();  // the others end, too
+      throw;
     }
   });
   state_->verify = verify_before;

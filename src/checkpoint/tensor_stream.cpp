@@ -45,7 +45,7 @@ struct Stream {
   Source& source;
   std::span<const TensorToWrite> tensors;
   ModelWriter& writer;
-  const BytesWritten& written;
+  const BytesDone& written;
   StripQueue queue;
   std::mutex written_mutex;
 };
@@ -183,7 +183,7 @@ class StripWorker {
 }  // namespace
 
 void stream_tensors(Source& source, std::span<const TensorToWrite> tensors, ModelWriter& writer,
-                    const StreamLimits& limits, const BytesWritten& written) {
+                    const StreamLimits& limits, const BytesDone& written) {
   Stream stream{source, tensors, writer, written, {tensors, limits.strip_bytes}, {}};
   run_workers(num_worker_threads(), [&] {
     try {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -38,6 +39,8 @@ struct ProcessResult {
   int code = -1;  // exit code, or 128 + signal as a shell says it
   std::string out;
   std::string err;
+  std::int64_t peak_bytes =
+      0;  // largest resident memory; not below this program's own at the start
 };
 
 /// A child that runs in the background.
@@ -63,7 +66,7 @@ class Process {
 
   /// Whether the child has ended; then wait() returns at once.
   bool ended() {
-    if (child_ > 0 && ::waitpid(child_, &status_, WNOHANG) == child_) child_ = 0;
+    if (child_ > 0 && ::wait4(child_, &status_, WNOHANG, &usage_) == child_) child_ = 0;
     return child_ == 0;
   }
 
@@ -81,6 +84,7 @@ class Process {
     }
     ProcessResult result;
     result.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+    result.peak_bytes = static_cast<std::int64_t>(usage_.ru_maxrss) * 1024;
     result.out = read_whole(folder_.file("out"));
     result.err = read_whole(folder_.file("err"));
     return result;
@@ -115,6 +119,7 @@ class Process {
   ProcessOptions options_;
   pid_t child_ = -1;
   int status_ = 0;
+  rusage usage_{};
 };
 
 inline ProcessResult run_process(const std::vector<std::string>& command,

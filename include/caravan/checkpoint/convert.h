@@ -11,6 +11,9 @@
 
 namespace caravan::checkpoint {
 
+/// What a conversion is doing, for messages.
+enum class ConvertPhase { kWriting, kReadingBack };
+
 struct ConvertOptions {
   std::string source;          // a folder (Hugging Face, Meta, torchtune) or a file
   std::string target;          // MODEL.h5
@@ -18,8 +21,9 @@ struct ConvertOptions {
   std::optional<text::ChatFormatKind> chat_format;  // empty: recognised from the source
   std::optional<std::string> name;                  // empty: from the source
   bool overwrite = false;
-  /// Told (bytes written, bytes in all) now and then; may be empty.
-  std::function<void(std::int64_t, std::int64_t)> progress;
+  /// Told (phase, bytes done of it, bytes in all) at the begin of each phase and some times a
+  /// second; by one thread at a time. What it throws ends the conversion. May be empty.
+  std::function<void(ConvertPhase, std::int64_t, std::int64_t)> progress;
 };
 
 struct ConvertSummary {
@@ -36,7 +40,7 @@ struct ConvertSummary {
 /// @throws UsageError (target exists without overwrite, or equals the source), MissingInputError,
 /// InputError (the source
 ///         is damaged, incomplete or not a Llama model: says which), CannotCreateError, IoError
-///         (disk full ...).
+///         (disk full ...), what `progress` throws.
 ConvertSummary convert(const ConvertOptions& options);
 
 }  // namespace caravan::checkpoint

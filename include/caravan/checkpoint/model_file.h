@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,6 +69,10 @@ struct VerifyResult {
   double seconds = 0;
 };
 
+/// Told the bytes that were read or written since the last call; by one thread at a time. What it
+/// throws ends the work.
+using BytesDone = std::function<void(std::int64_t)>;
+
 class ModelFile final : public model::WeightSource {
  public:
   /// Opens and checks the file (one process).
@@ -97,9 +102,9 @@ class ModelFile final : public model::WeightSource {
   /// Whether read_rows checks checksums (default yes).
   void set_verify(bool verify);
 
-  /// Reads every tensor and checks every checksum.
-  /// @throws ConfigError naming the bad bands (at most 20); IoError.
-  VerifyResult verify_all();
+  /// Reads every tensor and checks every checksum. @param done  may be empty
+  /// @throws ConfigError naming the bad bands (at most 20); IoError; what `done` throws.
+  VerifyResult verify_all(const BytesDone& done = {});
 
  private:
   struct State;

@@ -3,7 +3,6 @@
 // strips of bounded size, by several threads.
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "caravan/checkpoint/model_writer.h"
@@ -17,14 +16,11 @@ struct StreamLimits {
   std::int64_t strip_bytes = std::int64_t{4} << 20;
 };
 
-/// Told the bytes that were written since the last call; by one thread at a time.
-using BytesWritten = std::function<void(std::int64_t)>;
-
 /// Writes all bands of all `tensors`. Memory: the largest of the tensors that are stored
 /// transposed, and some strips of every thread.
 /// @throws InputError naming tensor, row and column of a value that cannot be stored; IoError; what
 /// `written` throws.
 void stream_tensors(Source& source, std::span<const TensorToWrite> tensors, ModelWriter& writer,
-                    const StreamLimits& limits, const BytesWritten& written);
+                    const StreamLimits& limits, const BytesDone& written);
 
 }  // namespace caravan::checkpoint

@@ -4,8 +4,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <vector>
 
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/checkpoint/model_writer.h"
@@ -57,16 +60,19 @@ TEST(Convert, StoresCanonicalLayoutsInEveryType) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     options.target = folder.beside(std::string(dtype_name(dtype)) + ".h5");
     options.dtype = dtype;
-    std::int64_t told = 0;
+    std::map<ConvertPhase, std::vector<std::int64_t>> told;
     std::int64_t total = 0;
-    options.progress = [&](std::int64_t done, std::int64_t all) {
-      EXPECT_GT(done, told);
-      told = done;
+    options.progress = [&](ConvertPhase phase, std::int64_t done, std::int64_t all) {
+      told[phase].push_back(done);
       total = all;
     };
     const ConvertSummary summary = convert(options);
-    EXPECT_EQ(told, summary.bytes);
     EXPECT_EQ(total, summary.bytes);
+    for (const ConvertPhase phase : {ConvertPhase::kWriting, ConvertPhase::kReadingBack}) {
+      EXPECT_TRUE(std::is_sorted(told[phase].begin(), told[phase].end()));
+      EXPECT_EQ(told[phase].front(), 0);
+      EXPECT_EQ(told[phase].back(), summary.bytes);
+    }
     ModelFile file = ModelFile::open(options.target);
     EXPECT_EQ(file.description().dtype, dtype);
     EXPECT_EQ(file.description().content_hash, summary.content_hash);
@@ -246,6 +252,23 @@ TEST(Convert, RemovesTheTemporaryFileWhenWritingFails) {
        std::filesystem::directory_iterator(std::filesystem::path(options.target).parent_path()))
     EXPECT_EQ(entry.path().filename().string().find("m.h5"), std::string::npos) << entry.path();
   EXPECT_NO_THROW(convert(options));  // nothing is left that stands in the way
+}
+
+TEST(Convert, RemovesTheTemporaryFileWhenProgressThrows) {
+  HfFolder folder;
+  ConvertOptions options;
+  options.source = folder.write();
+  std::filesystem::create_directory(folder.beside("out"));
+  options.target = folder.beside("out/m.h5");
+  for (const ConvertPhase when : {ConvertPhase::kWriting, ConvertPhase::kReadingBack}) {
+    for (const bool at_once : {true, false}) {
+      options.progress = [&](ConvertPhase phase, std::int64_t done, std::int64_t) {
+        if (phase == when && (at_once || done > 0)) throw ConfigError("enough");
+      };
+      expect_error<ConfigError>([&] { convert(options); }, "enough");
+      EXPECT_TRUE(std::filesystem::is_empty(folder.beside("out")));
+    }
+  }
 }
 
 TEST(Convert, GivesTheSameHashForTheSameContent) {

@@ -83,7 +83,7 @@ TEST_F(InterruptedConvert, LeavesNothingUnderTheNameWhileTensorsAreWritten) {
   for (const int signal : {SIGKILL, SIGINT, SIGTERM, SIGKILL}) {
     std::int64_t calls_left = 1 + static_cast<std::int64_t>(random.next() % 30);
     SCOPED_TRACE(fmt::format("signal {} at strip {}", signal, calls_left));
-    options_.progress = [&](std::int64_t, std::int64_t) {
+    options_.progress = [&](ConvertPhase, std::int64_t, std::int64_t) {
       if (--calls_left == 0) ::raise(signal);
     };
     const int status = convert_in_child([](pid_t) {});
