@@ -1,0 +1,280 @@
+// Random requests with images over random small pools: every row sees the right images, encoded,
+// and everything ends.
+
+#include "caravan/engine/image_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "caravan/engine/scheduler.h"
+
+namespace caravan::engine {
+namespace {
+
+constexpr std::int32_t kImage = 1000;
+constexpr std::int64_t kTileTokens = 7;
+constexpr std::int64_t kPieces = 2;  // units at the end that write blocks
+
+std::int64_t tiles_of(std::int64_t number) { return number % model::kMaxTiles + 1; }
+
+/// Requests run by a scheduler over an encoder and a pool that remember which image they hold.
+class Simulation {
+ public:
+  Simulation(const SchedulerLimits& limits)
+      : scheduler_(limits),
+        limits_(limits),
+        pool_(static_cast<std::size_t>(limits.images.num_blocks), -1) {}
+
+  /// `numbers`: the images of the prompt's image tokens.
+  void submit(const std::vector<std::int32_t>& prompt, const std::vector<std::int64_t>& numbers,
+              const SamplingParams& sampling) {
+    auto job = std::make_unique<Job>();
+    job->request.prompt = prompt;
+    job->request.sampling = sampling;
+    for (const std::int64_t number : numbers) {
+      const std::vector<std::uint8_t> pixels{static_cast<std::uint8_t>(number)};
+      job->request.images.push_back({"image " + std::to_string(number),
+                                     {1, tiles_of(number)},
+                                     std::make_shared<std::vector<std::uint8_t>>(pixels)});
+    }
+    job->numbers = numbers;
+    job->visibility = ImageVisibility(prompt, kImage);
+    for (std::int64_t choice = 0; choice < sampling.num_choices; ++choice) {
+      auto sequence = std::make_unique<Sequence>();
+      sequence->request = &job->request;
+      sequence->serial = std::ssize(jobs_);
+      sequence->choice = choice;
+      if (!numbers.empty()) sequence->images = &job->visibility;
+      job->sequences.push_back(std::move(sequence));
+    }
+    job->sequences[0]->pending_forks = sampling.num_choices - 1;
+    scheduler_.submit(*job->sequences[0]);
+    jobs_.push_back(std::move(job));
+  }
+
+  bool step() {
+    ScheduledStep& step = scheduler_.plan();
+    if (step.empty()) return false;
+    ++num_steps_;
+    encode(step);
+    check_rows(step.plan);
+    for (const auto& use : step.logit_uses) take(*use.sequence);
+    for (const auto& use : step.argmax_uses) take(*use.sequence);
+    check_references();
+    return true;
+  }
+
+  void run_to_end() {
+    while (step()) {
+      ASSERT_LT(num_steps_, 20000) << "no progress";
+      if (testing::Test::HasFailure()) return;
+    }
+    for (const auto& job : jobs_) {
+      for (const auto& sequence : job->sequences) {
+        EXPECT_EQ(sequence->num_generated(), job->request.sampling.max_tokens);
+      }
+    }
+    const ImageStore& store = scheduler_.images().store();
+    EXPECT_EQ(store.blocks().num_used(), store.num_unreferenced_blocks()) << "nobody needs any";
+  }
+
+  const Scheduler& scheduler() const { return scheduler_; }
+
+ private:
+  struct Job {
+    Request request;
+    std::vector<std::int64_t> numbers;
+    ImageVisibility visibility;
+    std::vector<std::unique_ptr<Sequence>> sequences;
+  };
+
+  void encode(const ScheduledStep& step) {
+    const model::StepPlan& plan = step.plan;
+    const auto& work = plan.image_work;
+    if (work.unit_count == 0) {
+      EXPECT_EQ(step.image_work_rows, 0);
+      return;
+    }
+    if (work.unit_begin == 0) {
+      ASSERT_EQ(plan.pixels.size(), 1U);
+      encoding_ = plan.pixels[0];
+      units_done_ = 0;
+    }
+    ASSERT_EQ(work.unit_begin, units_done_);
+    ASSERT_EQ(work.tiles_across, tiles_of(encoding_));
+    ASSERT_EQ(std::ssize(plan.image_blocks), blocks_of(encoding_));
+    EXPECT_TRUE(work.unit_count == 1 ||
+                step.image_work_rows <= static_cast<double>(limits_.max_step_tokens));
+    units_done_ += work.unit_count;
+    const std::int64_t num_units = std::ssize(
+        limits_.images.costs[static_cast<std::size_t>(tiles_of(encoding_) - 1)].unit_rows);
+    ASSERT_LE(units_done_, num_units);
+    if (units_done_ <= num_units - kPieces) return;
+    for (const std::int32_t block : plan.image_blocks) {
+      pool_[static_cast<std::size_t>(block)] = units_done_ == num_units ? encoding_ : -1;
+    }
+  }
+
+  std::int64_t blocks_of(std::int64_t number) const {
+    return ceil_div(kTileTokens * tiles_of(number), limits_.images.block_tokens);
+  }
+
+  /// Forks share blocks, but also the prompt.
+  const Job& job_of(const model::StepPlan& plan, const model::StepPlan::Segment& segment) const {
+    const std::int32_t first = plan.blocks[static_cast<std::size_t>(segment.block_begin)];
+    for (const auto& job : jobs_) {
+      for (const auto& sequence : job->sequences) {
+        if (!sequence->blocks.empty() && sequence->blocks[0] == first) return *job;
+      }
+    }
+    throw std::logic_error("rows of nobody");
+  }
+
+  void check_rows(const model::StepPlan& plan) {
+    std::vector<const model::StepPlan::ImageRows*> seen(plan.tokens.size(), nullptr);
+    for (const auto& rows : plan.image_rows) {
+      for (std::int32_t i = 0; i < rows.row_count; ++i) {
+        auto& place = seen.at(static_cast<std::size_t>(rows.row_begin + i));
+        ASSERT_EQ(place, nullptr);
+        place = &rows;
+      }
+    }
+    for (const auto& segment : plan.segments) {
+      const Job& job = job_of(plan, segment);
+      for (std::int32_t i = 0; i < segment.row_count; ++i) {
+        const Range images = job.visibility.span_at(segment.position_begin + i).images;
+        const auto* rows = seen[static_cast<std::size_t>(segment.row_begin + i)];
+        ASSERT_EQ(rows == nullptr, images.empty());
+        if (rows == nullptr) continue;
+        ASSERT_EQ(rows->image_count, images.size());
+        std::int32_t next = rows->block_begin;
+        for (std::int64_t image = images.begin; image < images.end; ++image) {
+          const std::int64_t number = job.numbers[static_cast<std::size_t>(image)];
+          ASSERT_EQ(plan.seen_tokens.at(
+                        static_cast<std::size_t>(rows->image_begin + image - images.begin)),
+                    kTileTokens * tiles_of(number));
+          for (std::int64_t block = 0; block < blocks_of(number); ++block, ++next) {
+            ASSERT_EQ(pool_.at(static_cast<std::size_t>(
+                          plan.seen_blocks.at(static_cast<std::size_t>(next)))),
+                      number)
+                << "an image is read that is not there";
+          }
+        }
+        ASSERT_EQ(next, rows->block_begin + rows->block_count);
+      }
+    }
+  }
+
+  void take(Sequence& sequence) {
+    Job& job = *jobs_[static_cast<std::size_t>(sequence.serial)];
+    std::vector<Sequence*> takers{&sequence};
+    if (sequence.pending_forks > 0) {
+      std::vector<Sequence*> children;
+      for (std::size_t i = 1; i < job.sequences.size(); ++i) {
+        children.push_back(job.sequences[i].get());
+      }
+      scheduler_.fork(sequence, children);
+      takers.insert(takers.end(), children.begin(), children.end());
+    }
+    for (Sequence* taker : takers) {
+      taker->generated.push_back(1);
+      if (taker->num_generated() == job.request.sampling.max_tokens) scheduler_.remove(*taker);
+    }
+  }
+
+  /// An image has as many references as sequences hold it.
+  void check_references() const {
+    std::map<const StoredImage*, std::int64_t> holders;
+    for (const auto& job : jobs_) {
+      for (const auto& sequence : job->sequences) {
+        if (sequence->state != Sequence::State::kRunning) {
+          EXPECT_TRUE(sequence->held_images.empty());
+        }
+        for (const StoredImage* image : sequence->held_images) ++holders[image];
+      }
+    }
+    for (const auto& [image, count] : holders) ASSERT_EQ(image->references, count);
+  }
+
+  Scheduler scheduler_;
+  SchedulerLimits limits_;
+  std::vector<std::int64_t> pool_;  // of each block: number of the image in it, or -1
+  std::int64_t encoding_ = -1;
+  std::int64_t units_done_ = 0;
+  std::vector<std::unique_ptr<Job>> jobs_;
+  std::int64_t num_steps_ = 0;
+};
+
+TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
+  std::int64_t put_backs = 0;
+  std::int64_t image_put_backs = 0;
+  std::int64_t reused = 0;
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const auto below = [&](std::uint64_t limit) {
+      return static_cast<std::int64_t>(random() % limit);
+    };
+    SchedulerLimits limits;
+    limits.block_tokens = 1 + below(6);
+    limits.max_sequences = 1 + below(6);
+    limits.max_step_tokens = 1 + below(24);
+    limits.images.block_tokens = 1 + below(9);
+    for (std::size_t i = 0; i < limits.images.costs.size(); ++i) {
+      limits.images.costs[i].tokens = kTileTokens * (static_cast<std::int64_t>(i) + 1);
+      limits.images.costs[i].unit_rows.assign(i + 2 + kPieces, 0.5 + static_cast<double>(below(9)));
+    }
+    std::int64_t longest = 1;
+    std::int64_t largest_group = 0;
+    struct Text {
+      std::vector<std::int32_t> prompt;
+      std::vector<std::int64_t> numbers;
+      SamplingParams sampling;
+    };
+    std::vector<Text> texts(static_cast<std::size_t>(1 + below(10)));
+    const std::uint64_t density = 2 + random() % 12;
+    for (Text& text : texts) {
+      text.prompt.assign(static_cast<std::size_t>(1 + below(30)), 1);
+      text.sampling.max_tokens = 1 + below(20);
+      text.sampling.num_choices = 1 + below(3);
+      std::set<std::int64_t> group;
+      std::int64_t blocks = 0;
+      for (std::int32_t& token : text.prompt) {
+        if (random() % density != 0) {
+          group.clear();
+          blocks = 0;
+          continue;
+        }
+        token = kImage;
+        text.numbers.push_back(below(9));
+        const std::int64_t tokens = kTileTokens * tiles_of(text.numbers.back());
+        if (group.insert(text.numbers.back()).second) {
+          blocks += ceil_div(tokens, limits.images.block_tokens);
+        }
+        largest_group = std::max(largest_group, blocks);
+      }
+      longest = std::max(longest, std::ssize(text.prompt) + text.sampling.max_tokens);
+    }
+    limits.kv_blocks = ceil_div(longest, limits.block_tokens) + below(20);
+    limits.images.num_blocks = largest_group + below(12);
+    Simulation simulation(limits);
+    for (const Text& text : texts) {
+      simulation.submit(text.prompt, text.numbers, text.sampling);
+      if (below(2) == 0) simulation.step();
+    }
+    simulation.run_to_end();
+    put_backs += simulation.scheduler().num_put_backs();
+    image_put_backs += simulation.scheduler().images().num_put_backs();
+    reused += simulation.scheduler().images().store().num_reused();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(put_backs, 100) << "the pools were meant to be too small";
+  EXPECT_GT(image_put_backs, 100) << "the pools were meant to be too small";
+  EXPECT_GT(reused, 100);
+}
+
+}  // namespace
+}  // namespace caravan::engine
