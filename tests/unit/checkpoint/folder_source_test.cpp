@@ -156,6 +156,25 @@ TEST_F(MetaFolder, KeepsDoubledKeyValueHeadsOnce) {
             4);
 }
 
+// As Meta's 405B for 16 GPUs: 8 key-value heads, each in two of the files.
+TEST_F(MetaFolder, JoinsSixteenFilesToWhatOneHolds) {
+  config.hidden_size = 64;
+  config.ffn_size = 96;
+  config.num_heads = 16;
+  config.num_kv_heads = 8;
+  params.update({{"dim", 64}, {"n_heads", 16}, {"n_kv_heads", 8}});
+  write(1);
+  EXPECT_EQ(convert_and_compare().num_kv_heads, 8);
+  const std::string whole = ModelFile::open(folder.file("m.h5")).description().content_hash;
+  params["n_kv_heads"] = 16;
+  write(16, 0, 8);
+  EXPECT_EQ(convert_and_compare().num_kv_heads, 8);
+  EXPECT_EQ(ModelFile::open(folder.file("m.h5")).description().content_hash, whole);
+  write(16, 1, 8);  // the embedding cut along the width
+  convert_and_compare();
+  EXPECT_EQ(ModelFile::open(folder.file("m.h5")).description().content_hash, whole);
+}
+
 TEST_F(MetaFolder, FindsTheTokenizerBesideTheFolder) {
   write(1);
   fs::rename(path() + "/tokenizer.model", folder.file("tokenizer.model"));
