@@ -61,6 +61,13 @@ def archives():
             for entry, data in entries:
                 archive.writestr(zipfile.ZipInfo(entry), data)
         yield name, out.getvalue()
+        if name == "torch":  # damage is found by the readers behind the checksums, too
+            content = bytearray(out.getvalue())
+            at = content.find(b"PK\1\2")
+            while at >= 0:
+                content[at + 16:at + 20] = bytes(4)
+                at = content.find(b"PK\1\2", at + 1)
+            yield "no_checksums", bytes(content)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         with archive.open(zipfile.ZipInfo("m/data.pkl"), "w", force_zip64=True) as entry:
@@ -77,6 +84,18 @@ def safetensors():
     yield "ints", of({"i": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, bytes(8))
     yield "overlap", of({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                          "b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}, bytes(12))
+
+
+def weight_indexes():
+    shards = {"model.norm.weight": "a.safetensors", "lm_head.weight": "b.safetensors"}
+    of = lambda weight_map: json.dumps({"metadata": {"total_size": 8}, "weight_map": weight_map}).encode()
+    yield "right", of(shards)
+    yield "elsewhere", of({**shards, "lm_head.weight": "a.safetensors"})
+    yield "missing", of({**shards, "model.embed_tokens.weight": "c.safetensors"})
+    yield "outside", of({**shards, "lm_head.weight": "../b.safetensors"})
+    yield "number", of({**shards, "lm_head.weight": 1})
+    yield "empty", of({})
+    yield "list", b"[]"
 
 
 def gguf(version, keys, tensors):
@@ -134,7 +153,8 @@ def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     root = pathlib.Path(sys.argv[1])
-    for target, inputs in (("pickle", pickles()), ("zip", archives()), ("safetensors", safetensors()), ("gguf", ggufs())):
+    for target, inputs in (("pickle", pickles()), ("zip", archives()), ("safetensors", safetensors()), ("gguf", ggufs()),
+                           ("weight_index", weight_indexes())):
         (root / target).mkdir(parents=True, exist_ok=True)
         for name, content in inputs:
             (root / target / name).write_bytes(content)
