@@ -1,6 +1,7 @@
 #pragma once
 // Values as bytes, for the broadcast of a checkpoint's index and as the text that is hashed.
 //
+// Writer and reader have the same calls, so that one function lists the fields of a type for both.
 // Both ends are the same build on the same kind of machine: no versions, no byte order.
 
 #include <cstddef>
@@ -21,29 +22,29 @@ class ByteWriter {
  public:
   template <typename T>
   requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void put(T value) {
+  void field(T value) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
   }
-  void put(std::string_view text) {
-    put(static_cast<std::int64_t>(text.size()));
+  void field(std::string_view text) {
+    field(static_cast<std::int64_t>(text.size()));
     const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
     bytes_.insert(bytes_.end(), bytes, bytes + text.size());
   }
   template <typename T>
-  void put(const std::optional<T>& value) {
-    put(value.has_value());
-    if (value) put(*value);
+  void field(const std::optional<T>& value) {
+    field(value.has_value());
+    if (value) field(*value);
   }
-  /// A list, each element by `put_element`.
-  template <typename T, typename PutElement>
-  void put_list(const std::vector<T>& values, PutElement&& put_element) {
-    put(static_cast<std::int64_t>(values.size()));
-    for (const T& value : values) put_element(value);
+  /// A list, whose elements are written (here) or read by `each`.
+  template <typename T, typename Each>
+  void list(const std::vector<T>& values, Each&& each) {
+    field(static_cast<std::int64_t>(values.size()));
+    for (const T& value : values) each(value);
   }
   template <typename T>
-  void put_list(const std::vector<T>& values) {
-    put_list(values, [this](const T& value) { put(value); });
+  void list(const std::vector<T>& values) {
+    list(values, [this](const T& value) { field(value); });
   }
 
   std::vector<std::byte> take() { return std::move(bytes_); }
@@ -58,26 +59,26 @@ class ByteReader {
 
   template <typename T>
   requires std::is_arithmetic_v<T> || std::is_enum_v<T>
-  void get(T& value) { std::memcpy(&value, next(sizeof(T)), sizeof(T)); }
-  void get(std::string& text) {
+  void field(T& value) { std::memcpy(&value, next(sizeof(T)), sizeof(T)); }
+  void field(std::string& text) {
     const std::size_t size = count();
     text.assign(reinterpret_cast<const char*>(next(size)), size);
   }
   template <typename T>
-  void get(std::optional<T>& value) {
+  void field(std::optional<T>& value) {
     bool present = false;
-    get(present);
+    field(present);
     value.reset();
-    if (present) get(value.emplace());
+    if (present) field(value.emplace());
   }
-  template <typename T, typename GetElement>
-  void get_list(std::vector<T>& values, GetElement&& get_element) {
+  template <typename T, typename Each>
+  void list(std::vector<T>& values, Each&& each) {
     values.resize(count());
-    for (T& value : values) get_element(value);
+    for (T& value : values) each(value);
   }
   template <typename T>
-  void get_list(std::vector<T>& values) {
-    get_list(values, [this](T& value) { get(value); });
+  void list(std::vector<T>& values) {
+    list(values, [this](T& value) { field(value); });
   }
   bool at_end() const { return bytes_.empty(); }
 
@@ -91,7 +92,7 @@ class ByteReader {
   // Every element takes a byte at least, so that a false count cannot allocate much.
   std::size_t count() {
     std::int64_t value = 0;
-    get(value);
+    field(value);
     CARAVAN_ASSERT(value >= 0 && static_cast<std::size_t>(value) <= bytes_.size(),
                    "a list of {} in {} bytes", value, bytes_.size());
     return static_cast<std::size_t>(value);
