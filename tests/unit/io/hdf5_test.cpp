@@ -1,11 +1,14 @@
 #include "caravan/io/hdf5.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <array>
 #include <filesystem>
 
 #include "caravan/core/error.h"
+#include "caravan/io/input_file.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -142,6 +145,15 @@ TEST_F(Hdf5Test, RefusesLinksThatAreNotTheObjectItself) {
   expect_error<ConfigError>([&] { open_group(file.get(), "none", place); }, "is missing");
   expect_error<ConfigError>([&] { open_group(file.get(), "d", place); }, "H5Gopen2");
   EXPECT_EQ(num_links(file.get(), place), 3);
+}
+
+// File systems without locks refuse flock(2), as a lock that somebody holds does.
+TEST_F(Hdf5Test, NeedsNoFileLocks) {
+  close_hdf5(create_hdf5(path), path);
+  const FileDescriptor holder(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(holder.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_NO_THROW(open_hdf5(path));
+  EXPECT_NO_THROW(close_hdf5(create_hdf5(path), path));
 }
 
 TEST_F(Hdf5Test, RefusesWhatIsNoHdf5FileOrIsCut) {

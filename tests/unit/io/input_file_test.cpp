@@ -5,6 +5,9 @@
 
 #include <array>
 #include <cerrno>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "caravan/core/error.h"
 #include "support/expect_error.h"
@@ -51,6 +54,41 @@ TEST(InputFile, GoesOnAfterInterruptedShortAndFailedReads) {
                    }
                  });
   EXPECT_EQ(read_some(file, 2, 5), "23456");
+}
+
+// pread(2) and some network file systems stop short at 2 GiB, and libraries count in 32 bits.
+TEST(InputFile, ReadsMoreThanTwoGigabytesInPieces) {
+  const TemporaryFolder folder;
+  constexpr std::size_t kBytes = 2'200'000'000;
+  const auto untouched = std::make_unique_for_overwrite<std::byte[]>(kBytes);  // takes no memory
+  std::int64_t next = 5;
+  InputFile file(folder.write("a", ""),
+                 [&](int, void* data, std::size_t count, off_t offset) -> ssize_t {
+                   EXPECT_LE(count, std::size_t{1} << 30);
+                   EXPECT_EQ(offset, next);
+                   EXPECT_EQ(data, untouched.get() + (next - 5));
+                   next += static_cast<std::int64_t>(count);
+                   return static_cast<ssize_t>(count);
+                 });
+  file.read(5, {untouched.get(), kBytes});
+  EXPECT_EQ(next, 5 + static_cast<std::int64_t>(kBytes));
+  EXPECT_EQ(file.bytes_read(), static_cast<std::int64_t>(kBytes));
+}
+
+TEST(InputFile, ShowsWhatIsReadToAnObserver) {
+  const TemporaryFolder folder;
+  InputFile file(folder.write("a", "0123456789"));
+  std::string seen;
+  file.observe([&](std::int64_t offset, std::span<const std::byte> bytes) {
+    if (offset == 0) throw InputError("enough");
+    seen += fmt::format("{}:{} ", offset,
+                        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  });
+  read_some(file, 7, 3);
+  EXPECT_THROW(read_some(file, 8, 4), IoError);  // ends early: not shown
+  read_some(file, 2, 2);
+  EXPECT_EQ(seen, "7:789 2:23 ");
+  expect_error<InputError>([&] { read_some(file, 0, 1); }, "enough");
 }
 
 TEST(InputFile, GivesUpAfterRepeatedReadErrors) {
