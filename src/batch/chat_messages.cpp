@@ -12,46 +12,95 @@ namespace {
 constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
                                                     "assistant", "tool",      "ipython"};
 
-// Text of one element of a content array.
-std::string part_text(const Json& part, const std::string& path, const std::string& model_name) {
-  if (!part.is_object()) {
-    refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(part)),
-           path);
-  }
-  JsonFields fields(part, path + ".");
-  const std::string type = fields.text("type").value_or("");
-  if (type == "text") {
-    const auto text = fields.text("text");
-    if (!text) refuse("missing_field", fmt::format("{}.text is missing", path), path + ".text");
-    return *text;
-  }
-  if (type == "image_url" || type == "image" || type == "input_image") {
-    refuse("unsupported_parameter",
-           fmt::format("model {} has no vision: {} is an image", model_name, path), path);
-  }
-  refuse("invalid_value", fmt::format("{}.type must be \"text\", found \"{}\"", path, type),
-         path + ".type");
+[[noreturn]] void refuse_image(const std::string& path, const std::string& model_name) {
+  refuse("unsupported_parameter",
+         fmt::format("model {} has no vision: {} is an image", model_name, path), path);
 }
 
-// A string, or the texts of an array of parts one after the other.
-std::string message_content(const Json& content, const std::string& path,
-                            const std::string& model_name) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) {
-    refuse(
-        "invalid_type",
-        fmt::format("{} must be a string or an array of parts, found {}", path, json_kind(content)),
-        path);
+// The address in an image_url part: a text, or an object with `url` and `detail`.
+RecordImage image_of(JsonFields& part, const std::string& path) {
+  const std::string param = path + ".image_url";
+  const Json* value = part.find("image_url");
+  if (value == nullptr) refuse("missing_field", fmt::format("{} is missing", param), param);
+  if (value->is_string()) return {value->get<std::string>(), param};
+  if (!value->is_object()) {
+    refuse("invalid_type",
+           fmt::format("{} must be a string or an object with url, found {}", param,
+                       json_kind(*value)),
+           param);
   }
-  std::string text;
-  for (std::size_t i = 0; i < content.size(); ++i) {
-    text += part_text(content[i], fmt::format("{}.{}", path, i), model_name);
+  JsonFields fields(*value, param + ".");
+  const auto url = fields.text("url");
+  if (!url) refuse("missing_field", fmt::format("{}.url is missing", param), param + ".url");
+  const std::string detail = fields.text("detail").value_or("auto");
+  if (detail != "auto" && detail != "low" && detail != "high") {
+    refuse("invalid_value",
+           fmt::format("{}.detail must be auto, low or high, found \"{}\"", param, detail),
+           param + ".detail");
   }
-  return text;
+  return {*url, param};
 }
+
+// Contents of messages: texts, or arrays of texts and images.
+class ContentParser {
+ public:
+  ContentParser(const ParserOptions& options, Record& record)
+      : options_(options), record_(record) {}
+
+  void parse(const Json& content, const std::string& path, text::ChatMessage& message) {
+    if (content.is_string()) {
+      message.content = content.get<std::string>();
+      return;
+    }
+    if (!content.is_array()) {
+      refuse("invalid_type",
+             fmt::format("{} must be a string or an array of parts, found {}", path,
+                         json_kind(content)),
+             path);
+    }
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      parse_part(content[i], fmt::format("{}.{}", path, i), message);
+    }
+  }
+
+ private:
+  void parse_part(const Json& part, const std::string& path, text::ChatMessage& message) {
+    if (!part.is_object()) {
+      refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(part)),
+             path);
+    }
+    JsonFields fields(part, path + ".");
+    const std::string type = fields.text("type").value_or("");
+    if (type == "text") {
+      const auto text = fields.text("text");
+      if (!text) refuse("missing_field", fmt::format("{}.text is missing", path), path + ".text");
+      message.content += *text;
+      return;
+    }
+    const bool is_image = type == "image_url" || type == "image" || type == "input_image";
+    if (is_image && !options_.reads_images) refuse_image(path, options_.model_name);
+    if (type != "image_url") {
+      refuse("invalid_value",
+             fmt::format("{}.type must be \"text\" or \"image_url\", found \"{}\"", path, type),
+             path + ".type");
+    }
+    if (message.role != "user") {
+      refuse("invalid_value",
+             fmt::format("{} is an image; images belong into messages of the user, the role is "
+                         "\"{}\"",
+                         path, message.role),
+             path);
+    }
+    record_.images.push_back(image_of(fields, path));
+    message.image_offsets.push_back(message.content.size());
+  }
+
+  const ParserOptions& options_;
+  Record& record_;
+};
 
 text::ChatMessage parse_message(const Json& message, std::size_t index, OrderedBody& ordered,
-                                const std::string& model_name) {
+                                ContentParser& contents) {
   const std::string path = fmt::format("messages.{}", index);
   if (!message.is_object()) {
     refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(message)),
@@ -77,16 +126,14 @@ text::ChatMessage parse_message(const Json& message, std::size_t index, OrderedB
   if (content == nullptr && parsed.tool_calls.empty()) {
     refuse("missing_field", fmt::format("{}.content is missing", path), path + ".content");
   }
-  if (content != nullptr) {
-    parsed.content = message_content(*content, path + ".content", model_name);
-  }
+  if (content != nullptr) contents.parse(*content, path + ".content", parsed);
   return parsed;
 }
 
 }  // namespace
 
-std::vector<text::ChatMessage> parse_messages(JsonFields& body, OrderedBody& ordered,
-                                              const std::string& model_name) {
+void parse_messages(JsonFields& body, OrderedBody& ordered, const ParserOptions& options,
+                    Record& record) {
   const Json* messages = body.find("messages");
   const std::string path = body.path("messages");
   if (messages == nullptr) refuse("missing_field", fmt::format("{} is missing", path), path);
@@ -95,12 +142,11 @@ std::vector<text::ChatMessage> parse_messages(JsonFields& body, OrderedBody& ord
            path);
   }
   if (messages->empty()) refuse("invalid_value", fmt::format("{} is empty", path), path);
-  std::vector<text::ChatMessage> parsed;
-  parsed.reserve(messages->size());
+  ContentParser contents(options, record);
+  record.messages.reserve(messages->size());
   for (std::size_t i = 0; i < messages->size(); ++i) {
-    parsed.push_back(parse_message((*messages)[i], i, ordered, model_name));
+    record.messages.push_back(parse_message((*messages)[i], i, ordered, contents));
   }
-  return parsed;
 }
 
 }  // namespace caravan::batch

@@ -11,12 +11,13 @@
 namespace caravan::batch {
 
 Driver::Driver(Workload& workload, const PromptBuilder& builder, const ResponseWriter& writer,
-               engine::Engine& engine, Journal& journal)
+               engine::Engine& engine, Journal& journal, ImageStage* images)
     : workload_(&workload),
       builder_(&builder),
       writer_(&writer),
       engine_(&engine),
-      journal_(&journal) {}
+      journal_(&journal),
+      images_(images) {}
 
 RunEnd Driver::run(const DriverOptions& options) {
   const Stopwatch watch;
@@ -33,10 +34,14 @@ RunEnd Driver::run(const DriverOptions& options) {
     // below: signals, syncs, the lock.
     for (std::int64_t taken = 0; !exhausted && taken < options.queue_ahead; ++taken) {
       if (engine_->num_waiting() >= options.queue_ahead) break;
+      if (images_ != nullptr && !images_->has_room()) break;
       exhausted = !submit_next();
     }
+    if (images_ != nullptr) submit_prepared(options.queue_ahead);
     if (!engine_->idle()) {
       for (engine::Answer& answer : engine_->step()) take(std::move(answer));
+    } else if (images_ != nullptr && !images_->empty()) {
+      wait_for_images();
     } else if (exhausted) {
       break;
     }
@@ -69,14 +74,49 @@ bool Driver::submit_next() {
     fail(item.index, item.custom_id, *fault);
     return true;
   }
-  auto& prompts = std::get<std::vector<TokenizedPrompt>>(built);
-  std::vector<engine::Request> requests = engine_requests(record, prompts, next_request_);
+  StagedRecord staged;
+  staged.index = item.index;
+  staged.record = std::move(record);
+  staged.prompts = std::move(std::get<std::vector<TokenizedPrompt>>(built));
+  if (staged.record.images.empty()) {
+    submit(std::move(staged));
+  } else {
+    CARAVAN_ASSERT(images_ != nullptr, "record {} has images, but nothing prepares them",
+                   item.index);
+    images_->add(std::move(staged));
+  }
+  return true;
+}
+
+void Driver::submit_prepared(std::int64_t queue_ahead) {
+  while (engine_->num_waiting() < queue_ahead) {
+    std::optional<StagedRecord> staged = images_->next();
+    if (!staged) return;
+    if (staged->fault) {
+      ++counts_.image_errors;
+      fail(staged->index, staged->record.custom_id, *staged->fault);
+    } else {
+      submit(std::move(*staged));
+    }
+  }
+}
+
+void Driver::submit(StagedRecord staged) {
+  std::vector<engine::Request> requests =
+      engine_requests(staged.record, staged.prompts, next_request_, prompt_images(staged.images));
   const auto count = requests.size();
-  pending_.emplace(next_request_, Pending{item.index, std::move(record), std::move(prompts),
-                                          std::vector<engine::Answer>(count), count});
+  pending_.emplace(next_request_,
+                   Pending{staged.index, std::move(staged.record), std::move(staged.prompts),
+                           std::vector<engine::Answer>(count), count, std::move(staged.images)});
   next_request_ += checked_cast<std::int64_t>(count);
   for (engine::Request& request : requests) engine_->submit(std::move(request));
-  return true;
+}
+
+void Driver::wait_for_images() {
+  const Stopwatch watch;
+  images_->wait();
+  ++counts_.image_waits;
+  counts_.image_wait_seconds += watch.seconds();
 }
 
 void Driver::take(engine::Answer answer) {
@@ -88,6 +128,7 @@ void Driver::take(engine::Answer answer) {
   CARAVAN_ASSERT(slot < pending.answers.size(), "answer to the unknown request {}", answer.id);
   pending.answers[slot] = std::move(answer);
   if (--pending.missing > 0) return;
+  if (images_ != nullptr) images_->release(pending.images);
   finish(pending);
   pending_.erase(found);
 }
@@ -101,6 +142,7 @@ void Driver::finish(const Pending& pending) {
   journal_->append(pending.index,
                    writer_->answer_line(pending.record, pending.prompts, pending.answers));
   ++counts_.answered;
+  counts_.images += std::ssize(pending.images);
   for (std::size_t i = 0; i < pending.answers.size(); ++i) {
     counts_.prompt_tokens += checked_cast<std::int64_t>(pending.prompts[i].ids.size());
     for (const engine::Choice& choice : pending.answers[i].choices) {

@@ -23,6 +23,13 @@ Json counts_of(const Manifest& manifest) {
           {"blank_lines_skipped", manifest.workload.blank_lines},
           {"finish_reason",
            {{"stop", manifest.counts.finished_stop}, {"length", manifest.counts.finished_length}}},
+          {"images",
+           {{"in_records", manifest.workload.images},
+            {"distinct", manifest.workload.distinct_images},
+            {"in_answered_now", manifest.counts.images},
+            {"records_not_decoded_now", manifest.counts.image_errors},
+            {"waits", manifest.counts.image_waits},
+            {"wait_seconds", manifest.counts.image_wait_seconds}}},
           {"prompt_tokens", manifest.counts.prompt_tokens},
           {"completion_tokens", manifest.counts.completion_tokens}};
 }
@@ -33,6 +40,10 @@ Json engine_of(const Manifest& manifest) {
           {"generated_tokens", manifest.engine.generated_tokens},
           {"decode_tokens", manifest.engine.decode_tokens},
           {"put_backs", manifest.engine.put_backs},
+          {"images_encoded", manifest.engine.images_encoded},
+          {"images_reused", manifest.engine.images_reused},
+          {"image_put_backs", manifest.engine.image_put_backs},
+          {"encoder_seconds", manifest.engine.encoder_seconds},
           {"prefill_seconds", manifest.engine.prefill_seconds},
           {"decode_seconds", manifest.engine.decode_seconds}};
 }

@@ -235,6 +235,9 @@ void PromptFiles::State::scan_yaml(std::int32_t index, io::Sha256& hash,
     const YamlPrompt& prompt = file.yaml[i];
     hash.update(fmt::format("{}\n{}:{}{}:{}", prompt.line, prompt.system.size(), prompt.system,
                             prompt.user.size(), prompt.user));
+    for (const std::string& image : prompt.images) {
+      hash.update(fmt::format("image {}:{}", image.size(), image));
+    }
     total_bytes += checked_cast<std::int64_t>(prompt.user.size());
     use({{static_cast<std::int64_t>(i), 0, index, prompt.line}, prompt.user, false});
   }
@@ -289,13 +292,21 @@ ParsedRecord PromptFiles::parse(const RecordPlace& place, std::string_view text,
   const OneFile& file = state_->files[static_cast<std::size_t>(place.file)];
   if (file.format == Format::kJsonl) return parser.parse_line(text, custom_id);
   custom_id = label(place);
-  std::string system = state_->options.system;
+  PlainPrompt prompt{custom_id, state_->options.text_endpoint, state_->options.system,
+                     std::string(text)};
   if (file.format == Format::kYaml) {
-    const std::string& own = file.yaml[static_cast<std::size_t>(place.offset)].system;
-    if (!own.empty()) system = own;
+    const YamlPrompt& own = file.yaml[static_cast<std::size_t>(place.offset)];
+    if (!own.system.empty()) prompt.system = own.system;
+    prompt.images = own.images;
   }
-  return parser.parse_plain(
-      {custom_id, state_->options.text_endpoint, std::move(system), std::string(text)});
+  return parser.parse_plain(prompt);
+}
+
+std::string PromptFiles::folder(const RecordPlace& place) const {
+  const OneFile& file = state_->files[static_cast<std::size_t>(place.file)];
+  if (file.path == "-") return {};
+  const std::string folder = fs::path(file.path).parent_path().string();
+  return folder.empty() ? "." : folder;
 }
 
 std::string PromptFiles::label(const RecordPlace& place) const {

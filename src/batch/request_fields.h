@@ -25,10 +25,10 @@ class OrderedBody {
   nlohmann::ordered_json body_;
 };
 
-/// `messages` of a chat request.
+/// `messages` of a chat request, and their images.
 /// @throws Refused.
-std::vector<text::ChatMessage> parse_messages(JsonFields& body, OrderedBody& ordered,
-                                              const std::string& model_name);
+void parse_messages(JsonFields& body, OrderedBody& ordered, const ParserOptions& options,
+                    Record& record);
 
 /// JSON texts of `tools`; none with `tool_choice` "none".
 /// @throws Refused.

@@ -81,7 +81,7 @@ void parse_prompt_logprobs(JsonFields& body, Record& record) {
 void parse_chat_body(JsonFields& body, const ParserOptions& options, std::string_view line,
                      Record& record) {
   OrderedBody ordered(line);
-  record.messages = parse_messages(body, ordered, options.model_name);
+  parse_messages(body, ordered, options, record);
   record.chat_options.date = options.defaults.date;
   record.chat_options.tools = parse_tools(body, ordered);
   parse_template_arguments(body, record.chat_options);
@@ -251,18 +251,34 @@ ParsedRecord RequestParser::parse_plain(const PlainPrompt& prompt) const {
           fmt::format("the text has a NUL byte at byte {}; is this a text file?", offset), ""};
     }
   }
+  if (!prompt.images.empty() && !options_.reads_images) {
+    return RecordFault{
+        400, "unsupported_parameter",
+        fmt::format("model {} has no vision: the prompt has an image", options_.model_name),
+        "image"};
+  }
+  if (!prompt.images.empty() && prompt.endpoint == Endpoint::kCompletion) {
+    return RecordFault{400, "unsupported_parameter",
+                       "completions are text only: images need a chat (--endpoint chat, and a "
+                       "--chat-format)",
+                       "image"};
+  }
   record.sampling = default_sampling(options_.defaults);
   record.sampling.seed = record_seed(options_.defaults.seed, prompt.custom_id);
   record.max_tokens = options_.defaults.max_tokens;
   if (prompt.endpoint == Endpoint::kChat) {
     if (!prompt.system.empty()) record.messages.push_back({"system", prompt.system});
     record.messages.push_back({"user", prompt.text});
+    record.messages.back().image_offsets.assign(prompt.images.size(), 0);
+    for (const std::string& image : prompt.images) record.images.push_back({image, "image"});
     record.chat_options.date = options_.defaults.date;
   } else {
     record.prompts.emplace_back(prompt.text);
     if (!record.max_tokens) record.max_tokens = kDefaultCompletionTokens;
   }
-  record.content_hash = text_hash(prompt.system + '\0' + prompt.text);
+  std::string content = prompt.system + '\0' + prompt.text;
+  for (const std::string& image : prompt.images) content += '\0' + image;
+  record.content_hash = text_hash(content);
   return record;
 }
 

@@ -201,6 +201,14 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
       if (asks_for_something(body.find(name)))
         refuse_unsupported(body, name, "is not supported for completions");
     }
+    for (const char* name : {"image", "images", "image_url", "multi_modal_data"}) {
+      if (asks_for_something(body.find(name))) {
+        refuse_unsupported(
+            body, name,
+            "is not possible: /v1/completions is text only; send images as image_url "
+            "parts to /v1/chat/completions");
+      }
+    }
   }
   body.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
                "parallel_tool_calls", "priority", "request_id", "spaces_between_special_tokens"});

@@ -29,29 +29,37 @@ bool spells_start_token(const Record& record, const text::Tokenizer& tokenizer) 
 
 std::vector<engine::Request> engine_requests(const Record& record,
                                              const std::vector<TokenizedPrompt>& prompts,
-                                             std::int64_t first_id) {
+                                             std::int64_t first_id,
+                                             std::vector<engine::PromptImage> images) {
+  CARAVAN_ASSERT(images.empty() || prompts.size() == 1, "{} images for {} prompts", images.size(),
+                 prompts.size());
   std::vector<engine::Request> requests;
   requests.reserve(prompts.size());
   for (const TokenizedPrompt& prompt : prompts) {
-    engine::Request request{first_id++, prompt.ids, {}, record.sampling};
+    engine::Request request{first_id++, prompt.ids, std::move(images), record.sampling};
+    images.clear();
     request.sampling.max_tokens = prompt.max_tokens;
     requests.push_back(std::move(request));
   }
   return requests;
 }
 
-Workload::Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder)
-    : files_(std::move(files)), parser_(&parser), builder_(&builder) {
+Workload::Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder,
+                   ImageCatalog* images)
+    : files_(std::move(files)), parser_(&parser), builder_(&builder), images_(images) {
   files_.scan([this](const PromptFiles::Seen& seen) { add(seen); });
   ids_.clear();
   summary_.records = checked_cast<std::int64_t>(entries_.size());
   summary_.blank_lines = files_.blank_lines();
   summary_.input_bytes = files_.total_bytes();
+  if (images_ == nullptr || images_->num_checked() == 0) return;
+  summary_.distinct_images = images_->num_distinct();
+  images_hash_ = images_->content_hash();
 }
 
 void Workload::add(const PromptFiles::Seen& seen) {
   const auto index = checked_cast<std::int64_t>(entries_.size());
-  Entry entry{seen.place, text_hash(seen.text), 0, 0};
+  Entry entry{seen.place, text_hash(seen.text), 0, 0, 0};
   std::string custom_id;
   ParsedRecord parsed =
       seen.too_long ? ParsedRecord(RecordFault{
@@ -69,18 +77,37 @@ void Workload::add(const PromptFiles::Seen& seen) {
                                   files_.label(entries_[static_cast<std::size_t>(first)].place)),
                       "custom_id"};
     mark_faulty(index, std::move(custom_id), std::move(fault));
-  } else if (auto context_fault = builder_->check(std::get<Record>(parsed))) {
-    mark_faulty(index, std::move(custom_id), std::move(*context_fault));
+  } else if (auto fault = find_fault(std::get<Record>(parsed), entry)) {
+    mark_faulty(index, std::move(custom_id), std::move(*fault));
   } else {
     add_good(std::get<Record>(parsed), entry);
   }
   entries_.push_back(entry);
 }
 
+// What its prompt and its images have.
+std::optional<RecordFault> Workload::find_fault(Record& record, Entry& entry) {
+  if (auto fault = builder_->check(record)) return fault;
+  if (record.images.empty()) return std::nullopt;
+  CARAVAN_ASSERT(images_ != nullptr, "a record with images passed a parser that refuses them");
+  record.image_source = images_->source_of(files_.folder(entry.place));
+  auto checked = images_->check(record);
+  if (auto* fault = std::get_if<RecordFault>(&checked)) return std::move(*fault);
+  const auto& blocks = std::get<ImageBlocks>(checked);
+  entry.image_blocks = checked_cast<std::int32_t>(blocks.all);
+  if (blocks.largest_group > largest_group_) {
+    largest_group_ = blocks.largest_group;
+    largest_group_entry_ = std::ssize(entries_);
+  }
+  return std::nullopt;
+}
+
 void Workload::add_good(const Record& record, Entry& entry) {
   const bool chat = record.endpoint == Endpoint::kChat;
   ++(chat ? summary_.chat : summary_.completions);
   if (!record.max_tokens) ++summary_.open_ended;
+  if (!record.images.empty()) ++summary_.image_records;
+  summary_.images += std::ssize(record.images);
   if (spells_start_token(record, builder_->tokenizer())) ++summary_.bos_texts;
   const auto prompts = chat ? std::int64_t{1} : checked_cast<std::int64_t>(record.prompts.size());
   entry.worst_case = checked_cast<std::int32_t>(builder_->worst_case_tokens(record));
@@ -117,6 +144,8 @@ WorkItem Workload::item(std::int64_t index) {
   ParsedRecord record = files_.parse(place, text, *parser_, custom_id);
   CARAVAN_ASSERT(std::holds_alternative<Record>(record), "{} passed its check and is faulty now",
                  files_.label(place));
+  auto& good = std::get<Record>(record);
+  if (!good.images.empty()) good.image_source = images_->source_of(files_.folder(place));
   return {index, std::move(custom_id), std::move(record)};
 }
 
@@ -197,6 +226,25 @@ std::int64_t Workload::worst_case_tokens(std::int64_t sequences) const {
     if (sequences == 0) break;
   }
   return total;
+}
+
+std::int64_t Workload::worst_case_image_blocks(std::int64_t records) const {
+  std::vector<std::int64_t> sizes;
+  for (const Entry& entry : entries_) {
+    if (entry.image_blocks > 0) sizes.push_back(entry.image_blocks);
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  std::int64_t total = 0;
+  for (std::int64_t i = 0; i < std::min(records, std::ssize(sizes)); ++i) {
+    total += sizes[static_cast<std::size_t>(i)];
+  }
+  return images_ == nullptr ? 0 : std::min(total, images_->distinct_blocks());
+}
+
+std::string Workload::largest_image_label() const {
+  return largest_group_ == 0
+             ? std::string()
+             : files_.label(entries_[static_cast<std::size_t>(largest_group_entry_)].place);
 }
 
 }  // namespace caravan::batch

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "caravan/batch/prompt_files.h"
 #include "caravan/core/error.h"
@@ -33,29 +34,53 @@ class KeyCheck {
   std::set<std::string> seen_;
 };
 
-// The text of `system:` or `user:`: a scalar, or a mapping with `text:`.
-std::string role_text(const YAML::Node& node, const std::string& path, const std::string& role) {
-  if (node.IsScalar()) return node.Scalar();
+struct RoleContent {
+  std::string text;
+  std::vector<std::string> images;
+};
+
+// `image:`: the address of one, or a list of such.
+std::vector<std::string> image_list(const YAML::Node& node, const std::string& path) {
+  std::vector<std::string> images;
+  const auto add = [&](const YAML::Node& image) {
+    if (!image.IsScalar() || image.Scalar().empty()) {
+      refuse_yaml(path, line_of(image),
+                  "user.image: expected the path or data: URI of an image, or a list of them");
+    }
+    images.push_back(image.Scalar());
+  };
+  if (node.IsSequence()) {
+    for (const auto& image : node) add(image);
+  } else {
+    add(node);
+  }
+  return images;
+}
+
+// What stands at `system:` or `user:`: a text, or a mapping with `text:` and `image:`.
+RoleContent role_content(const YAML::Node& node, const std::string& path, const std::string& role) {
+  if (node.IsScalar()) return {node.Scalar(), {}};
   if (!node.IsMap()) {
     refuse_yaml(path, line_of(node),
                 fmt::format("{} must be a text or a mapping with text:", role));
   }
-  std::string text;
+  RoleContent content;
   KeyCheck keys(path);
   for (const auto& entry : node) {
     const std::string key = keys.take(entry.first);
-    if (key == "image") {
-      refuse_yaml(
-          path, line_of(entry.first),
-          fmt::format("{}.image: images need a vision model, this one reads text only", role));
-    }
-    if (key != "text" || !entry.second.IsScalar()) {
+    if (key == "image" && role == "user") {
+      content.images = image_list(entry.second, path);
+    } else if (key == "image") {
+      refuse_yaml(path, line_of(entry.first),
+                  fmt::format("{}.image: images belong to user:", role));
+    } else if (key == "text" && entry.second.IsScalar()) {
+      content.text = entry.second.Scalar();
+    } else {
       refuse_yaml(path, line_of(entry.first),
                   fmt::format("{}.{}: expected text: with a string", role, key));
     }
-    text = entry.second.Scalar();
   }
-  return text;
+  return content;
 }
 
 YamlPrompt one_prompt(const YAML::Node& outer, const std::string& path) {
@@ -73,9 +98,11 @@ YamlPrompt one_prompt(const YAML::Node& outer, const std::string& path) {
   for (const auto& entry : node) {
     const std::string key = keys.take(entry.first);
     if (key == "system") {
-      if (!entry.second.IsNull()) prompt.system = role_text(entry.second, path, key);
+      if (!entry.second.IsNull()) prompt.system = role_content(entry.second, path, key).text;
     } else if (key == "user") {
-      prompt.user = role_text(entry.second, path, key);
+      RoleContent content = role_content(entry.second, path, key);
+      prompt.user = std::move(content.text);
+      prompt.images = std::move(content.images);
       has_user = true;
     } else {
       refuse_yaml(path, line_of(entry.first),
@@ -86,7 +113,8 @@ YamlPrompt one_prompt(const YAML::Node& outer, const std::string& path) {
     refuse_yaml(path, line_of(outer), "prompt: must be the only key of its mapping");
   }
   if (!has_user) refuse_yaml(path, prompt.line, "user: is missing");
-  if (prompt.user.empty()) refuse_yaml(path, prompt.line, "user: is empty");
+  if (prompt.user.empty() && prompt.images.empty())
+    refuse_yaml(path, prompt.line, "user: is empty");
   return prompt;
 }
 

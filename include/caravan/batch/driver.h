@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "caravan/batch/image_stage.h"
 #include "caravan/batch/journal.h"
 #include "caravan/batch/progress.h"
 #include "caravan/batch/prompt_builder.h"
@@ -37,6 +38,10 @@ struct RunCounts {
   std::int64_t finished_length = 0;
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
+  std::int64_t images = 0;        // of answered records, as they name them
+  std::int64_t image_errors = 0;  // records with an image that could not be decoded
+  std::int64_t image_waits = 0;   // times that nothing could run because images were not ready
+  double image_wait_seconds = 0;
   double seconds = 0;
 };
 
@@ -44,13 +49,14 @@ enum class RunEnd { kFinished, kStopped };
 
 class Driver {
  public:
-  /// All references outlive this object.
+  /// All references outlive this object. @param images  null: no record has any.
   Driver(Workload& workload, const PromptBuilder& builder, const ResponseWriter& writer,
-         engine::Engine& engine, Journal& journal);
+         engine::Engine& engine, Journal& journal, ImageStage* images = nullptr);
 
   /// Collective through the engine: followers are in Engine::follow. Does not stop them.
   /// @pre Workload::too_large() names no record for the engine's cache.
-  /// @throws IoError when the journal cannot be written; then no step is under way.
+  /// @throws IoError when the journal cannot be written or the input has changed; then no step is
+  /// under way.
   RunEnd run(const DriverOptions& options);
 
   const RunCounts& counts() const { return counts_; }
@@ -62,8 +68,12 @@ class Driver {
     std::vector<TokenizedPrompt> prompts;
     std::vector<engine::Answer> answers;
     std::size_t missing = 0;
+    PreparedImages images;
   };
   bool submit_next();
+  void submit_prepared(std::int64_t queue_ahead);
+  void submit(StagedRecord staged);
+  void wait_for_images();
   void take(engine::Answer answer);
   void finish(const Pending& pending);
   void fail(std::int64_t index, const std::string& custom_id, const RecordFault& fault);
@@ -74,6 +84,7 @@ class Driver {
   const ResponseWriter* writer_;
   engine::Engine* engine_;
   Journal* journal_;
+  ImageStage* images_;
   std::map<std::int64_t, Pending> pending_;  // by the id of its first request
   std::int64_t next_record_ = 0;
   std::int64_t next_request_ = 0;

@@ -66,6 +66,9 @@ class PromptFiles {
   ParsedRecord parse(const RecordPlace& place, std::string_view text, const RequestParser& parser,
                      std::string& custom_id) const;
 
+  /// Folder of the record's file, where relative paths of images begin; empty for standard input.
+  std::string folder(const RecordPlace& place) const;
+
   /// "prompts.jsonl:7", for messages and for records without an id.
   std::string label(const RecordPlace& place) const;
 
@@ -82,15 +85,16 @@ class PromptFiles {
 };
 
 /// Prompts of a YAML file in torchtune's form: `system:` and `user:` at the top or below `prompt:`,
-/// each a text or a mapping with `text:`; one mapping or a list of them. `custom_id` is left empty,
-/// `line` counts from 1.
+/// each a text or a mapping with `text:`, of the user also with `image:` (an address or a list of
+/// them); one mapping or a list of them. `custom_id` is left empty, `line` counts from 1.
 struct YamlPrompt {
   std::int32_t line = 0;
   std::int32_t earlier_on_line = 0;  // prompts before it that begin on the same line
   std::string system;
   std::string user;
+  std::vector<std::string> images;  // shown before the text
 };
-/// @throws InputError naming the line for anything else, images included.
+/// @throws InputError naming the line for anything else.
 std::vector<YamlPrompt> parse_yaml_prompts(const std::string& text, const std::string& path);
 
 }  // namespace caravan::batch

@@ -5,6 +5,7 @@
 // Leaves out: the text forms that requests come in (request_parser.h, prompt_files.h) and token ids
 // of texts (prompt_builder.h).
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,11 +40,19 @@ struct OutputOptions {
   std::optional<std::int64_t> prompt_logprobs;  // alternatives in vLLM's `prompt_logprobs` list
 };
 
+/// An image that a chat shows.
+struct RecordImage {
+  std::string url;    // data: URI or path, as the request has it
+  std::string param;  // its field: "messages.0.content.1.image_url"
+};
+
 struct Record {
   std::string custom_id;
   Endpoint endpoint = Endpoint::kChat;
   std::vector<text::ChatMessage> messages;  // kChat
   text::ChatOptions chat_options;           // kChat
+  std::vector<RecordImage> images;          // kChat: of all messages, in order
+  std::size_t image_source = 0;             // of ImageCatalog, where they come from
   std::vector<CompletionPrompt> prompts;    // kCompletion, at least one
   bool add_special_tokens = true;  // kCompletion: texts start with BOS where the model has one
   /// Everything but max_tokens, which depends on the prompt's length where the record gives none.

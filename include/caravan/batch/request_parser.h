@@ -39,6 +39,7 @@ struct ParserOptions {
   bool require_model_name = false;  // a request's "model" must be model_name
   UnknownFields unknown_fields = UnknownFields::kWarn;
   std::int64_t vocab_size = 0;  // ids in requests are below it
+  bool reads_images = false;    // else requests with images are refused by the model's name
 };
 
 /// A prompt without an envelope, as text files and `--prompt` give it.
@@ -47,6 +48,7 @@ struct PlainPrompt {
   Endpoint endpoint = Endpoint::kChat;
   std::string system;  // kChat; empty: none
   std::string text;
+  std::vector<std::string> images = {};  // kChat: shown before the text
 };
 
 /// Longest accepted request in bytes.

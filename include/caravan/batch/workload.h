@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "caravan/batch/image_catalog.h"
 #include "caravan/batch/prompt_builder.h"
 #include "caravan/batch/prompt_files.h"
 #include "caravan/batch/request_parser.h"
@@ -31,8 +32,11 @@ struct WorkloadSummary {
   std::int64_t completions = 0;
   std::int64_t blank_lines = 0;
   std::int64_t input_bytes = 0;
-  std::int64_t open_ended = 0;  // good records without a token limit: up to the context's end
-  std::int64_t bos_texts = 0;   // raw prompts that spell the start token, which stays plain text
+  std::int64_t open_ended = 0;     // good records without a token limit: up to the context's end
+  std::int64_t bos_texts = 0;      // raw prompts that spell the start token, which stays plain text
+  std::int64_t image_records = 0;  // good records with images
+  std::int64_t images = 0;         // in them
+  std::int64_t distinct_images = 0;  // of all records, by content
 };
 
 /// A record, and the positions that its longest prompt and answer may take.
@@ -44,8 +48,10 @@ struct LargeRecord {
 
 class Workload {
  public:
-  /// Reads and checks everything. Both references outlive this object.
-  Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder);
+  /// Reads and checks everything. All references outlive this object. @param images  null: the
+  /// parser refuses images.
+  Workload(PromptFiles files, const RequestParser& parser, const PromptBuilder& builder,
+           ImageCatalog* images = nullptr);
 
   /// Good records that fit the model's context but not a cache of `kv_tokens` positions, in order.
   /// That is no fault of theirs.
@@ -60,11 +66,19 @@ class Workload {
   const WorkloadSummary& summary() const { return summary_; }
   std::int64_t size() const { return summary_.records; }
   const std::string& input_hash() const { return files_.content_hash(); }
+  /// Over all images that were looked at; empty where there are none.
+  const std::string& images_hash() const { return images_hash_; }
   std::vector<std::string> input_paths() const { return files_.paths(); }
 
   /// Positions that the `sequences` largest sequences may fill together (upper bound), and that the
   /// largest alone may fill.
   std::int64_t worst_case_tokens(std::int64_t sequences) const;
+
+  /// Image blocks that the `records` records with most of them may need together (upper bound).
+  std::int64_t worst_case_image_blocks(std::int64_t records) const;
+  /// Image blocks of the largest group of images that are seen together, and a label of its record.
+  std::int64_t largest_image_group() const { return largest_group_; }
+  std::string largest_image_label() const;
 
   /// @pre 0 <= index < size().
   /// @throws IoError if the input has changed since.
@@ -76,12 +90,14 @@ class Workload {
     std::uint64_t text_hash = 0;  // tells whether the file still says what was checked
     std::int32_t worst_case = 0;  // positions of its longest sequence
     std::int32_t sequences = 0;
+    std::int32_t image_blocks = 0;
   };
   struct Faulty {
     std::string custom_id;
     RecordFault fault;
   };
   void add(const PromptFiles::Seen& seen);
+  std::optional<RecordFault> find_fault(Record& record, Entry& entry);
   void add_good(const Record& record, Entry& entry);
   void mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault);
   bool is_duplicate(const std::string& custom_id, std::int64_t index, std::int64_t& first);
@@ -89,6 +105,10 @@ class Workload {
   PromptFiles files_;
   const RequestParser* parser_;
   const PromptBuilder* builder_;
+  ImageCatalog* images_;
+  std::string images_hash_;
+  std::int64_t largest_group_ = 0;
+  std::int64_t largest_group_entry_ = 0;
   std::vector<Entry> entries_;
   std::unordered_map<std::int64_t, Faulty> faulty_;
   std::unordered_map<std::uint64_t, std::int64_t> ids_;  // hash of a custom_id -> its first record
@@ -96,8 +116,10 @@ class Workload {
 };
 
 /// Requests for the engine of one record: one for each prompt. Ids count from `first_id`.
+/// @param images  of the record's prompt; records with images have one prompt.
 std::vector<engine::Request> engine_requests(const Record& record,
                                              const std::vector<TokenizedPrompt>& prompts,
-                                             std::int64_t first_id);
+                                             std::int64_t first_id,
+                                             std::vector<engine::PromptImage> images = {});
 
 }  // namespace caravan::batch

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 #include <string>
 #include <vector>
@@ -293,6 +294,79 @@ TEST(RequestParser, UnknownFieldsWarnOrFail) {
   const RecordFault fault = parse_bad(line, strict);
   EXPECT_EQ(fault.code, "unknown_parameter");
   EXPECT_EQ(fault.param, "temprature");
+}
+
+ParserOptions vision_options() {
+  ParserOptions options = parser_options();
+  options.reads_images = true;
+  return options;
+}
+
+/// A chat whose user message has these parts.
+std::string parts_line(const std::string& parts, const std::string& role = "user") {
+  return R"({"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[{"role":")" + role +
+         R"(","content":[)" + parts + "]}]}}";
+}
+
+TEST(RequestParser, KeepsImagesWhereTheirPartsStand) {
+  std::string id;
+  const auto record = std::get<Record>(
+      RequestParser(vision_options())
+          .parse_line(
+              parts_line(
+                  R"({"type":"text","text":"ab"},{"type":"image_url","image_url":{"url":"x.png"}},)"
+                  R"({"type":"image_url","image_url":"data:,"},{"type":"text","text":"c"},)"
+                  R"({"type":"image_url","image_url":{"url":"y","detail":"high"}})"),
+              id));
+  EXPECT_EQ(record.messages[0].content, "abc");
+  EXPECT_EQ(record.messages[0].image_offsets, (std::vector<std::size_t>{2, 2, 3}));
+  ASSERT_EQ(record.images.size(), 3U);
+  EXPECT_EQ(record.images[0].url, "x.png");
+  EXPECT_EQ(record.images[0].param, "messages.0.content.1.image_url");
+  EXPECT_EQ(record.images[1].url, "data:,");
+  EXPECT_EQ(record.images[2].param, "messages.0.content.4.image_url");
+}
+
+TEST(RequestParser, NamesFaultsOfImageParts) {
+  const std::string path = "messages.0.content.0";
+  const std::vector<std::array<std::string, 3>> cases = {
+      {parts_line(R"({"type":"image_url"})"), "missing_field", path + ".image_url"},
+      {parts_line(R"({"type":"image_url","image_url":7})"), "invalid_type", path + ".image_url"},
+      {parts_line(R"({"type":"image_url","image_url":{}})"), "missing_field",
+       path + ".image_url.url"},
+      {parts_line(R"({"type":"image_url","image_url":{"url":"x","detail":"huge"}})"),
+       "invalid_value", path + ".image_url.detail"},
+      {parts_line(R"({"type":"input_image","image_url":"x"})"), "invalid_value", path + ".type"},
+      {parts_line(R"({"type":"image_url","image_url":"x"})", "assistant"), "invalid_value", path},
+      {parts_line(R"({"type":"image_url","image_url":"x"})", "system"), "invalid_value", path},
+      {completion_line("a", R"("x")", R"(,"multi_modal_data":{"image":"x"})"),
+       "unsupported_parameter", "multi_modal_data"},
+      {completion_line("a", R"("x")", R"(,"images":["x"])"), "unsupported_parameter", "images"},
+  };
+  for (const auto& [line, code, param] : cases) {
+    std::string id;
+    const auto parsed = RequestParser(vision_options()).parse_line(line, id);
+    ASSERT_TRUE(std::holds_alternative<RecordFault>(parsed)) << line;
+    EXPECT_EQ(std::get<RecordFault>(parsed).code, code) << line;
+    EXPECT_EQ(std::get<RecordFault>(parsed).param, param) << line;
+  }
+}
+
+TEST(RequestParser, PlainPromptsShowImagesFirst) {
+  const RequestParser parser(vision_options());
+  const auto record =
+      std::get<Record>(parser.parse_plain({"t:1", Endpoint::kChat, "", "Hi", {"a.png", "b"}}));
+  EXPECT_EQ(record.messages.back().image_offsets, (std::vector<std::size_t>{0, 0}));
+  EXPECT_EQ(record.images.at(1).url, "b");
+  const auto other =
+      std::get<Record>(parser.parse_plain({"t:1", Endpoint::kChat, "", "Hi", {"a.png", "c"}}));
+  EXPECT_NE(record.content_hash, other.content_hash);
+  const auto raw = std::get<RecordFault>(
+      parser.parse_plain({"t:1", Endpoint::kCompletion, "", "Hi", {"a.png"}}));
+  EXPECT_NE(raw.message.find("completions are text only"), std::string::npos);
+  const auto text_model = std::get<RecordFault>(
+      RequestParser(parser_options()).parse_plain({"t:1", Endpoint::kChat, "", "Hi", {"a.png"}}));
+  EXPECT_EQ(text_model.message, "model tiny has no vision: the prompt has an image");
 }
 
 TEST(RequestParser, PlainPromptsTakeTheDefaults) {

@@ -29,6 +29,20 @@ TEST(YamlPrompts, ReadsTheFormsOfPrompts) {
   EXPECT_EQ(two[1].line, 2);
 }
 
+TEST(YamlPrompts, TakesImagesOfTheUser) {
+  const auto prompts = parse_yaml_prompts(
+      "- user: {text: U, image: a.png}\n"
+      "- user:\n    image: [b.png, 'c d.jpg']\n    text: V\n"
+      "- user: {image: 'data:image/png;base64,AAAA'}\n",
+      "p.yaml");
+  ASSERT_EQ(prompts.size(), 3U);
+  EXPECT_EQ(prompts[0].images, std::vector<std::string>{"a.png"});
+  EXPECT_EQ(prompts[0].user, "U");
+  EXPECT_EQ(prompts[1].images, (std::vector<std::string>{"b.png", "c d.jpg"}));
+  EXPECT_EQ(prompts[2].images, std::vector<std::string>{"data:image/png;base64,AAAA"});
+  EXPECT_EQ(prompts[2].user, "");
+}
+
 TEST(YamlPrompts, ReadsEveryDocumentOfAFile) {
   const auto prompts = parse_yaml_prompts("user: a\n---\n- user: b\n- user: c\n---\n", "p.yaml");
   ASSERT_EQ(prompts.size(), 3U);
@@ -44,7 +58,10 @@ TEST(YamlPrompts, CountsPromptsThatBeginOnOneLine) {
 
 TEST(YamlPrompts, NamesLineAndFault) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"user: {text: U, image: a.png}\n", "p.yaml:1: user.image: images need a vision model"},
+      {"user: U\nsystem: {text: S, image: a.png}\n",
+       "p.yaml:2: system.image: images belong to user:"},
+      {"user: {text: U, image: {a: b}}\n", "p.yaml:1: user.image: expected the path"},
+      {"user: {text: U, image: [a.png, '']}\n", "p.yaml:1: user.image: expected the path"},
       {"system: S\n", "user: is missing"},
       {"user: U\nuser: V\n", "p.yaml:2: the key \"user\" is there twice"},
       {"user: {text: U, text: V}\n", "the key \"text\" is there twice"},

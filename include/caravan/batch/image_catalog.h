@@ -1,0 +1,110 @@
+#pragma once
+// The images of a run before any is decoded: where they may come from, whether their headers are
+// good, and into how many tiles each is cut.
+//
+// An image that several records name is looked at once, and what is kept of it has a fixed size.
+// Leaves out: preparing images (image_stage.h), what tiles cost (model/).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "caravan/batch/record.h"
+#include "caravan/core/partition.h"
+#include "caravan/engine/request.h"
+#include "caravan/image/decode.h"
+#include "caravan/image/image_source.h"
+#include "caravan/image/tiling.h"
+#include "caravan/io/sha256.h"
+
+namespace caravan::batch {
+
+struct ImageOptions {
+  std::optional<std::string> media_root;  // empty: for each record the folder of its input file
+  std::int64_t max_bytes = std::int64_t{64} << 20;
+  image::DecodeLimits limits;
+  image::TilingConfig tiling;
+  std::int64_t tile_tokens = 0;    // image tokens that the model sees of a tile
+  std::int64_t block_tokens = 16;  // image tokens in a block of memory
+
+  std::int64_t blocks_of(std::int64_t tiles) const {
+    return ceil_div(tiles * tile_tokens, block_tokens);
+  }
+};
+
+/// Enough of a SHA-256 to tell images apart.
+using ImageKey = std::array<char, 16>;
+
+/// What is known of an image that passed its check.
+struct ImageFacts {
+  model::TileGrid grid;
+  ImageKey content{};  // of its bytes
+};
+
+/// Blocks of image memory that a record's images take, equal ones once.
+struct ImageBlocks {
+  std::int64_t all = 0;
+  std::int64_t largest_group = 0;  // of images with nothing between them, which are seen together
+};
+
+class ImageCatalog {
+ public:
+  /// @throws MissingInputError if the media root is no folder that can be read.
+  explicit ImageCatalog(ImageOptions options);
+
+  /// Number of the source for records whose input file is in `folder` (empty: standard input, which
+  /// has files with a media root only).
+  std::size_t source_of(const std::string& folder);
+  /// Sources by number, for an ImagePipeline. @throws MissingInputError if a folder is gone.
+  std::vector<image::ImageSource> open_sources() const;
+
+  /// What the record's images take, or the fault of the first one that cannot be used.
+  std::variant<ImageBlocks, RecordFault> check(const Record& record);
+
+  /// @pre check() found no fault in a record that names it.
+  const ImageFacts& facts(std::size_t source, std::string_view url) const;
+
+  std::int64_t num_checked() const { return num_checked_; }  // as records name them
+  std::int64_t num_distinct() const { return static_cast<std::int64_t>(distinct_.size()); }
+  /// Blocks of all distinct good images together.
+  std::int64_t distinct_blocks() const { return distinct_blocks_; }
+  /// About what preparing them takes at most, with prepared images held up to `max_prepared_bytes`.
+  std::int64_t preparation_bytes(std::int64_t max_prepared_bytes) const;
+  /// Hash over all images that were checked, in order of their first mention. Once, last.
+  std::string content_hash() { return hash_.hex_digest(); }
+
+  const ImageOptions& options() const { return options_; }
+
+ private:
+  struct KeyHash {
+    std::size_t operator()(const ImageKey& key) const;
+  };
+  struct Entry {
+    ImageFacts facts;
+    std::int32_t fault = -1;  // in faults_; -1: good
+  };
+  const Entry& look_at(std::size_t source, const std::string& url);
+
+  ImageOptions options_;
+  std::vector<std::string> roots_;  // of sources
+  std::vector<image::ImageSource> sources_;
+  std::unordered_map<ImageKey, Entry, KeyHash> entries_;          // by source and address
+  std::unordered_map<ImageKey, std::int64_t, KeyHash> distinct_;  // by content: blocks
+  std::vector<std::string> faults_;
+  std::int64_t num_checked_ = 0;
+  std::int64_t distinct_blocks_ = 0;
+  std::int64_t decode_bytes_ = 0;  // of all distinct images
+  std::int64_t largest_decode_bytes_ = 0;
+  io::Sha256 hash_;
+};
+
+/// Of the 64 hexadecimal digits of a SHA-256.
+ImageKey image_key(std::string_view sha256);
+
+}  // namespace caravan::batch

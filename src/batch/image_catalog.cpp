@@ -1,0 +1,135 @@
+#include "caravan/batch/image_catalog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "caravan/core/checked_cast.h"
+#include "caravan/core/error.h"
+#include "caravan/image/pipeline.h"
+
+namespace caravan::batch {
+namespace {
+
+// Addresses may be long: most of a data: URI is the image.
+ImageKey address_key(std::size_t source, std::string_view url) {
+  io::Sha256 hash;
+  hash.update(fmt::format("{}:", source));
+  hash.update(url);
+  return image_key(hash.hex_digest());
+}
+
+}  // namespace
+
+ImageKey image_key(std::string_view sha256) {
+  CARAVAN_ASSERT(sha256.size() == 64, "a SHA-256 of {} digits", sha256.size());
+  ImageKey key{};
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    unsigned int value = 0;
+    std::from_chars(sha256.data() + 2 * i, sha256.data() + 2 * i + 2, value, 16);
+    key[i] = static_cast<char>(value);
+  }
+  return key;
+}
+
+std::size_t ImageCatalog::KeyHash::operator()(const ImageKey& key) const {
+  std::size_t hash = 0;
+  std::memcpy(&hash, key.data(), sizeof(hash));
+  return hash;
+}
+
+ImageCatalog::ImageCatalog(ImageOptions options) : options_(std::move(options)) {
+  image::check(options_.tiling);
+  if (options_.media_root) source_of("");
+}
+
+std::size_t ImageCatalog::source_of(const std::string& folder) {
+  const std::string& root = options_.media_root ? *options_.media_root : folder;
+  const auto found = std::find(roots_.begin(), roots_.end(), root);
+  if (found != roots_.end()) return static_cast<std::size_t>(found - roots_.begin());
+  sources_.emplace_back(root, options_.max_bytes);
+  roots_.push_back(root);
+  return roots_.size() - 1;
+}
+
+std::vector<image::ImageSource> ImageCatalog::open_sources() const {
+  std::vector<image::ImageSource> sources;
+  for (const std::string& root : roots_) sources.emplace_back(root, options_.max_bytes);
+  return sources;
+}
+
+const ImageCatalog::Entry& ImageCatalog::look_at(std::size_t source, const std::string& url) {
+  const auto [found, is_new] = entries_.try_emplace(address_key(source, url));
+  Entry& entry = found->second;
+  if (!is_new) return entry;
+  try {
+    const std::vector<std::byte> bytes = sources_.at(source).read(url);
+    const image::ImageHeader header = image::read_header(bytes, options_.limits);
+    const image::TileLayout layout =
+        image::choose_layout(header.width, header.height, options_.tiling);
+    const std::string content = image::content_hash(bytes);
+    hash_.update(content);
+    entry.facts = {{layout.rows, layout.columns}, image_key(content)};
+    const std::int64_t blocks = options_.blocks_of(layout.num_tiles());
+    if (distinct_.emplace(entry.facts.content, blocks).second) {
+      distinct_blocks_ += blocks;
+      decode_bytes_ += header.decode_bytes;
+      largest_decode_bytes_ = std::max(largest_decode_bytes_, header.decode_bytes);
+    }
+  } catch (const InputError& error) {
+    hash_.update("fault");
+    entry.fault = checked_cast<std::int32_t>(faults_.size());
+    faults_.emplace_back(error.what());
+  }
+  return entry;
+}
+
+std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record) {
+  ImageBlocks blocks;
+  std::set<ImageKey> in_record;
+  std::size_t next = 0;
+  for (const text::ChatMessage& message : record.messages) {
+    std::set<ImageKey> in_group;
+    std::int64_t group = 0;
+    for (std::size_t i = 0; i < message.image_offsets.size(); ++i) {
+      if (i > 0 && message.image_offsets[i] != message.image_offsets[i - 1]) {
+        in_group.clear();
+        group = 0;
+      }
+      const RecordImage& image = record.images.at(next++);
+      const Entry& entry = look_at(record.image_source, image.url);
+      ++num_checked_;
+      if (entry.fault >= 0) {
+        return RecordFault{400, "invalid_image",
+                           fmt::format("image {}: {}", image::describe_source(image.url),
+                                       faults_[static_cast<std::size_t>(entry.fault)]),
+                           image.param};
+      }
+      const std::int64_t size = options_.blocks_of(entry.facts.grid.num_tiles());
+      if (in_record.insert(entry.facts.content).second) blocks.all += size;
+      if (in_group.insert(entry.facts.content).second) group += size;
+      blocks.largest_group = std::max(blocks.largest_group, group);
+    }
+  }
+  return blocks;
+}
+
+std::int64_t ImageCatalog::preparation_bytes(std::int64_t max_prepared_bytes) const {
+  const std::int64_t together = image::PipelineOptions().max_decode_bytes;
+  return std::min(max_prepared_bytes, num_distinct() * options_.tiling.max_bytes()) +
+         std::max(largest_decode_bytes_, std::min(together, decode_bytes_));
+}
+
+const ImageFacts& ImageCatalog::facts(std::size_t source, std::string_view url) const {
+  const auto found = entries_.find(address_key(source, url));
+  CARAVAN_ASSERT(found != entries_.end() && found->second.fault < 0,
+                 "image {} was not checked, or has a fault", image::describe_source(url));
+  return found->second.facts;
+}
+
+}  // namespace caravan::batch

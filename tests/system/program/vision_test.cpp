@@ -1,0 +1,350 @@
+// Records with images through the program: what the reference answers (tests/data/vision), the same
+// bytes however they are run, and images that cannot be used.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "system/program/program_rig.h"
+
+namespace caravan::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kVision = std::string(CARAVAN_TEST_DATA) + "/vision/tiny-a";
+constexpr std::int64_t kTile = 56;
+constexpr double kLeastGap = 1e-3;  // of the two best logits: below, either may win
+
+/// Bytes of a uint8 tensor.
+std::string byte_tensor(const std::string& path, const std::string& name) {
+  const std::string file = read_whole(path);
+  std::uint64_t header = 0;
+  std::memcpy(&header, file.data(), sizeof(header));
+  const json about = json::parse(file.substr(8, header)).at(name);
+  const std::uint64_t begin = about.at("data_offsets").at(0);
+  const std::uint64_t end = about.at("data_offsets").at(1);
+  return file.substr(8 + header + begin, end - begin);
+}
+
+/// 24-bit BMP of the canvas that was cut into `tiles`: it is cut into the same tiles again.
+std::string bmp_of_tiles(const std::string& tiles, std::int64_t down, std::int64_t across) {
+  const std::int64_t width = across * kTile;
+  const std::int64_t height = down * kTile;
+  std::string file = "BM";
+  const auto add = [&file](std::int64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) file += static_cast<char>(value >> (8 * i));
+  };
+  for (const std::int64_t value : {54 + 3 * width * height, std::int64_t{0}, std::int64_t{54},
+                                   std::int64_t{40}, width, height}) {
+    add(value, 4);
+  }
+  add(1, 2);
+  add(24, 2);
+  for (int i = 0; i < 6; ++i) add(0, 4);
+  for (std::int64_t y = height - 1; y >= 0; --y) {  // rows of 168 bytes and more: no padding
+    for (std::int64_t x = 0; x < width; ++x) {
+      const std::int64_t tile = y / kTile * across + x / kTile;
+      for (std::int64_t channel = 2; channel >= 0; --channel) {
+        const std::int64_t plane = tile * 3 + channel;
+        file += tiles[static_cast<std::size_t>((plane * kTile + y % kTile) * kTile + x % kTile)];
+      }
+    }
+  }
+  return file;
+}
+
+std::string base64(const std::string& bytes) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](std::size_t k) -> std::uint32_t {
+      return k < bytes.size() ? static_cast<unsigned char>(bytes[k]) : 0;
+    };
+    const std::uint32_t bits = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
+    for (std::size_t k = 0; k < 4; ++k) {
+      text += i + k > bytes.size() ? '=' : digits[bits >> (18 - 6 * k) & 63];
+    }
+  }
+  return text;
+}
+
+json image_part(const std::string& url) {
+  return {{"type", "image_url"}, {"image_url", {{"url", url}}}};
+}
+
+class VisionTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new TemporaryFolder();
+    const ProcessResult result =
+        caravan({"convert", std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-vision", model()});
+    ASSERT_EQ(result.code, 0) << result.err;
+  }
+  static void TearDownTestSuite() {
+    delete shared_;
+    shared_ = nullptr;
+  }
+  static std::string model() { return shared_->file("model.h5"); }
+
+  void SetUp() override {
+    for (const auto& entry : fs::directory_iterator(kVision)) {
+      if (entry.path().extension() != ".json") continue;
+      const json expected = json::parse(read_whole(entry.path()));
+      if (expected.contains("messages")) add(expected);
+    }
+    ASSERT_GE(expected_.size(), 7U);
+  }
+
+  /// Writes the pictures of a request of the reference, and keeps its line.
+  void add(const json& expected) {
+    const std::string id = expected.at("id");
+    json messages = expected.at("messages");
+    std::size_t image = 0;
+    for (json& message : messages) {
+      for (json& part : message.at("content")) {
+        if (part.at("type") != "image") continue;
+        const json& grid = expected.at("images").at(image).at("grid_hw");
+        const std::string name = id + "-" + std::to_string(image) + ".bmp";
+        folder_.write(name, bmp_of_tiles(byte_tensor(kVision + "/" + id + ".safetensors",
+                                                     "image" + std::to_string(image) + ".tiles_u8"),
+                                         grid.at(0), grid.at(1)));
+        part = image_part(name);
+        ++image;
+      }
+    }
+    num_images_ += image;
+    lines_[id] = line(id, messages);
+    expected_[id] = expected;
+  }
+  static std::string line(const std::string& id, const json& messages, int max_tokens = 32) {
+    const json body = {{"messages", messages},
+                       {"temperature", 0},
+                       {"max_tokens", max_tokens},
+                       {"ignore_eos", true},
+                       {"return_token_ids", true}};
+    return json{{"custom_id", id}, {"url", "/v1/chat/completions"}, {"body", body}}.dump() + "\n";
+  }
+  /// A record that shows one image.
+  static std::string one_image(const std::string& id, const std::string& url) {
+    return line(id, {{{"role", "user"}, {"content", {image_part(url)}}}}, 4);
+  }
+  std::string all_lines() const {
+    std::string text;
+    for (const auto& [id, line] : lines_) text += line;
+    return text;
+  }
+  Arguments run(const std::string& output, const Arguments& more = {}) const {
+    Arguments arguments = {
+        "run",      "--model",           model(), "--input", folder_.file("p.jsonl"),
+        "--output", folder_.file(output)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  /// Output lines by custom_id.
+  std::map<std::string, json> answers(const std::string& output) const {
+    std::map<std::string, json> found;
+    for (json& line : read_lines(folder_.file(output))) found[line.at("custom_id")] = line;
+    return found;
+  }
+  void expect_reference(const json& answer) const {
+    const json& expected = expected_.at(answer.at("custom_id"));
+    SCOPED_TRACE(expected.at("id").get<std::string>());
+    const json& body = answer.at("response").at("body");
+    EXPECT_EQ(body.at("prompt_token_ids"), expected.at("prompt_token_ids"));
+    EXPECT_EQ(body.at("usage").at("prompt_tokens"), expected.at("prompt_token_ids").size());
+    const json& ids = body.at("choices").at(0).at("token_ids");
+    ASSERT_EQ(ids.size(), 32U);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const json& best = expected.at("top2").at(i);
+      if (best.at(2).get<double>() - best.at(3).get<double>() < kLeastGap) break;
+      ASSERT_EQ(ids.at(i), expected.at("greedy_token_ids").at(i)) << "token " << i;
+    }
+  }
+
+  TemporaryFolder folder_;
+  std::map<std::string, std::string> lines_;  // by id
+  std::map<std::string, json> expected_;
+  std::size_t num_images_ = 0;
+
+ private:
+  static inline TemporaryFolder* shared_ = nullptr;
+};
+
+TEST_F(VisionTest, AnswersAsTheReferenceHoweverItIsRun) {
+  folder_.write("p.jsonl", all_lines());
+  const ProcessResult whole = caravan(run("whole.jsonl"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const auto expected = answers("whole.jsonl");
+  EXPECT_EQ(expected.size(), lines_.size());
+  for (const auto& [id, answer] : expected) expect_reference(answer);
+  const json manifest = json::parse(read_whole(folder_.file("whole.manifest.json")));
+  EXPECT_EQ(manifest.at("counts").at("images").at("in_answered_now"), num_images_);
+  EXPECT_LE(manifest.at("engine").at("images_encoded"), num_images_);
+
+  // Backwards, on several ranks, with room for the images of one record at a time.
+  std::string backwards;
+  for (const auto& [id, line] : lines_) backwards = line + backwards;
+  folder_.write("p.jsonl", backwards);
+  for (const int ranks : {2, 3}) {
+    const std::string name = std::to_string(ranks) + ".jsonl";
+    const ProcessResult result = caravan_on(
+        ranks,
+        run(name, {"--image-memory", "48K", "--max-sequences", "3", "--max-step-tokens", "16"}));
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(answers(name), expected) << ranks;
+  }
+  for (const char* id : {"02-image-first", "06-three-images"}) {
+    if (!lines_.contains(id)) continue;
+    folder_.write("p.jsonl", lines_.at(id));
+    const ProcessResult solo = caravan(run(std::string(id) + ".jsonl"));
+    ASSERT_EQ(solo.code, 0) << solo.err;
+    EXPECT_EQ(answers(std::string(id) + ".jsonl").at(id), expected.at(id));
+  }
+}
+
+TEST_F(VisionTest, SameImageByAnyAddressSameAnswer) {
+  const std::string name = "02-image-first-0.bmp";
+  const std::string bytes = read_whole(folder_.file(name));
+  folder_.write("copy.any", bytes);
+  std::string lines;
+  int number = 0;
+  for (const std::string& url :
+       {name, "./" + name, folder_.file(name), "file://" + folder_.file(name),
+        std::string("copy.any"), "data:image/png;base64," + base64(bytes)}) {
+    lines += one_image("r" + std::to_string(number++), url);
+  }
+  folder_.write("p.jsonl", lines);
+  const ProcessResult result = caravan(run("out.jsonl"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto lines_out = answers("out.jsonl");
+  for (const auto& [id, answer] : lines_out) {
+    EXPECT_EQ(answer.at("response").at("body").at("choices"),
+              lines_out.at("r0").at("response").at("body").at("choices"));
+  }
+  const json manifest = json::parse(read_whole(folder_.file("out.manifest.json")));
+  EXPECT_EQ(manifest.at("counts").at("images").at("distinct"), 1);
+  EXPECT_EQ(manifest.at("engine").at("images_encoded"), 1);
+}
+
+TEST_F(VisionTest, ImagesThatCannotBeUsedAreFaultsOfTheirRecords) {
+  const std::string good = "02-image-first-0.bmp";
+  folder_.write("text.png", "no image");
+  folder_.write("empty.png", "");
+  // Its header is good: only decoding finds that pixels are missing.
+  const std::string whole = read_whole(std::string(CARAVAN_TEST_DATA) + "/images/noise.png");
+  folder_.write("cut.png", whole.substr(0, whole.size() / 2));
+  fs::create_symlink("/etc/hostname", folder_.file("link.png"));
+  const std::map<std::string, std::pair<std::string, std::string>> bad = {
+      {"absent", {"absent.png", "No such file"}},
+      {"text", {"text.png", "expected a JPEG, PNG"}},
+      {"empty", {"empty.png", "empty"}},
+      {"outside", {"../../etc/hostname", "not below the media root"}},
+      {"link", {"link.png", "not below the media root"}},
+      {"network", {"https://host/a.png", "a compute node has no network"}},
+      {"base64", {"data:image/png;base64,%%%", "base64"}},
+      {"folder", {".", "expected an image file"}}};
+  std::string lines = one_image("good", good) + one_image("cut", "cut.png");
+  for (const auto& [id, about] : bad) lines += one_image(id, about.first);
+  folder_.write("p.jsonl", lines);
+
+  const ProcessResult refused = caravan(run("out.jsonl"));
+  EXPECT_EQ(refused.code, 65);
+  const ProcessResult result = caravan(run("out.jsonl", {"--on-invalid", "record"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto found = answers("out.jsonl");
+  EXPECT_EQ(found.size(), bad.size() + 2);
+  EXPECT_TRUE(found.at("good").at("error").is_null()) << found.at("good");
+  for (const auto& [id, about] : bad) {
+    const json& error = found.at(id).at("error");
+    ASSERT_FALSE(error.is_null()) << id;
+    EXPECT_EQ(error.at("code"), "invalid_image") << id;
+    EXPECT_EQ(error.at("param"), "messages.0.content.0.image_url") << id;
+    EXPECT_NE(error.at("message").get<std::string>().find(about.second), std::string::npos)
+        << error;
+    EXPECT_NE(refused.err.find(about.second), std::string::npos) << about.second;
+  }
+  EXPECT_EQ(found.at("cut").at("error").at("code"), "invalid_image");
+}
+
+TEST_F(VisionTest, PromptsAndYamlShowImagesBeforeTheText) {
+  const std::string name = "02-image-first-0.bmp";
+  const json messages = {
+      {{"role", "user"}, {"content", {image_part(name), {{"type", "text"}, {"text", "Hi"}}}}}};
+  folder_.write("p.jsonl", line("r", messages, 6));
+  ASSERT_EQ(caravan(run("out.jsonl")).code, 0);
+  const std::string expected = answers("out.jsonl")
+                                   .at("r")
+                                   .at("response")
+                                   .at("body")
+                                   .at("choices")
+                                   .at(0)
+                                   .at("message")
+                                   .at("content");
+  // Stops at the model's own end, which the line above did not.
+  const auto agrees = [&expected](const std::string& text) { return expected.starts_with(text); };
+  const ProcessResult prompt =
+      caravan({"run", "--model", model(), "--prompt", "Hi", "--image", folder_.file(name),
+               "--temperature", "0", "--max-tokens", "6"});
+  ASSERT_EQ(prompt.code, 0) << prompt.err;
+  EXPECT_TRUE(agrees(prompt.out.substr(0, prompt.out.size() - 1))) << prompt.out << expected;
+  folder_.write("y.yaml", "user: {text: Hi, image: " + name + "}\n");
+  const ProcessResult yaml =
+      caravan({"run", "--model", model(), "--input", folder_.file("y.yaml"), "--output",
+               folder_.file("y.jsonl"), "--temperature", "0", "--max-tokens", "6"});
+  ASSERT_EQ(yaml.code, 0) << yaml.err;
+  const json line = read_lines(folder_.file("y.jsonl")).at(0);
+  EXPECT_TRUE(
+      agrees(line.at("response").at("body").at("choices").at(0).at("message").at("content")))
+      << line;
+}
+
+TEST_F(VisionTest, ModelsOfTextAloneRefuseImagesByName) {
+  const std::string text_model = folder_.file("text.h5");
+  ASSERT_EQ(caravan({"convert", std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31",
+                     text_model, "--name", "Reader"})
+                .code,
+            0);
+  folder_.write("p.jsonl", one_image("a", "02-image-first-0.bmp"));
+  const ProcessResult result =
+      caravan({"run", "--model", text_model, "--input", folder_.file("p.jsonl"), "--output",
+               folder_.file("out.jsonl")});
+  EXPECT_EQ(result.code, 65);
+  EXPECT_NE(result.err.find("model Reader has no vision"), std::string::npos) << result.err;
+}
+
+TEST_F(VisionTest, PlanShowsWhatImagesTake) {
+  folder_.write("p.jsonl", all_lines());
+  const ProcessResult plan =
+      caravan({"plan", "--model", model(), "--input", folder_.file("p.jsonl"), "--ranks", "2"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  for (const std::string& part :
+       {std::to_string(num_images_) + " images in", std::string("keys and values on rank 0:"),
+        std::string("image tokens in"), std::string("vision     encoder, projector")}) {
+    EXPECT_NE(plan.out.find(part), std::string::npos) << part << "\n" << plan.out;
+  }
+  const ProcessResult tight = caravan(
+      {"plan", "--model", model(), "--input", folder_.file("p.jsonl"), "--image-memory", "1K"});
+  EXPECT_EQ(tight.code, 78);
+  EXPECT_NE(tight.err.find("--image-memory"), std::string::npos) << tight.err;
+}
+
+TEST_F(VisionTest, AChangedImageIsAnotherInput) {
+  folder_.write("p.jsonl", one_image("a", "02-image-first-0.bmp") + one_image("b", "x.bmp"));
+  folder_.write("x.bmp", read_whole(folder_.file("03-image-after-text-0.bmp")));
+  ASSERT_EQ(caravan(run("out.jsonl")).code, 0);
+  const json first = json::parse(read_whole(folder_.file("out.manifest.json")));
+  folder_.write("x.bmp", read_whole(folder_.file("02-image-first-0.bmp")));
+  ASSERT_EQ(caravan(run("out.jsonl", {"--overwrite"})).code, 0);
+  const json second = json::parse(read_whole(folder_.file("out.manifest.json")));
+  EXPECT_EQ(first.at("fingerprint").at("input hash"), second.at("fingerprint").at("input hash"));
+  EXPECT_NE(first.at("fingerprint").at("images hash"), second.at("fingerprint").at("images hash"));
+}
+
+}  // namespace
+}  // namespace caravan::test
