@@ -7,14 +7,19 @@
 #include "caravan/app/commands.h"
 #include "caravan/app/stop_signals.h"
 #include "caravan/app/version.h"
+#include "caravan/batch/image_stage.h"
 #include "caravan/batch/manifest.h"
 #include "caravan/batch/response_writer.h"
 #include "caravan/core/clock.h"
+#include "caravan/core/error.h"
 #include "caravan/core/log.h"
+#include "caravan/image/pipeline.h"
 #include "caravan/io/atomic_file.h"
 
 namespace caravan::app {
 namespace {
+
+constexpr int kPromptThreads = 8;  // as those of a run, for --prompt
 
 // Tokens per second, "-" where there is nothing to divide.
 std::string rate(std::int64_t tokens, double seconds) {
@@ -38,6 +43,18 @@ void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics&
       rate(engine.prompt_tokens, engine.prefill_seconds), engine.decode_tokens,
       engine.decode_seconds, rate(engine.decode_tokens, engine.decode_seconds), engine.steps,
       engine.put_backs);
+}
+
+void log_images(const batch::RunCounts& counts, const engine::EngineStatistics& engine,
+                const batch::WorkloadSummary& workload) {
+  if (workload.images == 0) return;
+  log::info(
+      "summary: {} images in answered records ({} distinct in the input); {} encoded in {:.1f} s, "
+      "{} times found encoded; {} records with an image that could not be decoded",
+      counts.images, workload.distinct_images, engine.images_encoded, engine.encoder_seconds,
+      engine.images_reused, counts.image_errors);
+  log::info("summary: nothing could run for want of a prepared image {} times, {:.1f} s",
+            counts.image_waits, counts.image_wait_seconds);
 }
 
 batch::Manifest make_manifest(const JobOptions& options, PreparedRun& prepared,
@@ -76,13 +93,51 @@ void write_manifest(const std::string& path, const batch::Manifest& manifest) {
   file.commit();
 }
 
+// Threads and stage that prepare the images of a run, if it has any.
+class ImagePreparation {
+ public:
+  ImagePreparation(const PreparedRun& prepared, std::int64_t max_records, int threads) {
+    const batch::ImageCatalog* catalog = prepared.images();
+    if (catalog == nullptr || catalog->num_distinct() == 0) return;
+    image::PipelineOptions pipeline;
+    pipeline.num_threads = std::clamp(threads / kThreadShare, 1, kMostThreads);
+    pipeline_.emplace(catalog->open_sources(), catalog->options().limits, catalog->options().tiling,
+                      pipeline);
+    stage_.emplace(*pipeline_, *catalog, batch::ImageStageOptions{max_records, kMaxPreparedBytes});
+  }
+  batch::ImageStage* stage() { return stage_ ? &*stage_ : nullptr; }
+
+ private:
+  // Preparing an image takes a small part of the time of its prompt: few threads keep up with many.
+  static constexpr int kThreadShare = 8;
+  static constexpr int kMostThreads = 8;
+
+  std::optional<image::ImagePipeline> pipeline_;
+  std::optional<batch::ImageStage> stage_;
+};
+
+// The prompt's images, in order.
+std::vector<engine::PromptImage> prepare_prompt_images(const PreparedRun& prepared) {
+  ImagePreparation images(prepared, 1, kPromptThreads);
+  if (images.stage() == nullptr) return {};
+  batch::StagedRecord staged;
+  staged.record = prepared.prompt_record();
+  images.stage()->add(std::move(staged));
+  std::optional<batch::StagedRecord> ready;
+  while (!(ready = images.stage()->next())) images.stage()->wait();
+  CARAVAN_CHECK(!ready->fault, InputError, "--image: {}", log::escape_line(ready->fault->message));
+  return batch::prompt_images(ready->images);
+}
+
 // Drives the engine; the counts are valid also when the journal fails on the way.
 Outcome drive(const JobOptions& options, PreparedRun& prepared, BatchOutput& output,
-              engine::Engine& engine, batch::RunCounts& counts) {
+              engine::Engine& engine, batch::RunCounts& counts, int threads) {
   const batch::ResponseWriter writer(*prepared.model().tokenizer, prepared.model().name,
                                      prepared.model().file.description().content_hash);
   batch::Journal& journal = output.journal();
-  batch::Driver driver(prepared.workload(), prepared.builder(), writer, engine, journal);
+  ImagePreparation images(prepared, options.max_sequences, threads);
+  batch::Driver driver(prepared.workload(), prepared.builder(), writer, engine, journal,
+                       images.stage());
   batch::DriverOptions driver_options;
   driver_options.queue_ahead = options.max_sequences;
   driver_options.kv_blocks = prepared.memory().limits.kv_blocks;
@@ -151,11 +206,13 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
   batch::RunCounts counts;
   Outcome outcome;
   try {
-    if (engine != nullptr) outcome = drive(options, prepared, output, *engine, counts);
+    if (engine != nullptr)
+      outcome = drive(options, prepared, output, *engine, counts, facts.threads);
     facts.phase_seconds["work"] = counts.seconds;
     const engine::EngineStatistics statistics =
         engine != nullptr ? engine->statistics() : engine::EngineStatistics{};
     log_summary(counts, statistics, journal);
+    log_images(counts, statistics, prepared.workload().summary());
     if (outcome.code == ExitCode::kOk) outcome = complete(options, prepared, output);
     batch::Manifest manifest = make_manifest(options, prepared, journal, facts);
     manifest.counts = counts;
@@ -174,7 +231,16 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
 
 Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine) {
   const batch::Record& record = prepared.prompt_record();
-  std::vector<engine::Request> requests = batch::engine_requests(record, prepared.prompt_ids(), 0);
+  std::vector<engine::PromptImage> images;
+  try {
+    images = prepare_prompt_images(prepared);
+  } catch (const InputError& error) {
+    return {error.code(), error.what()};
+  } catch (const IoError& error) {
+    return {error.code(), error.what()};
+  }
+  std::vector<engine::Request> requests =
+      batch::engine_requests(record, prepared.prompt_ids(), 0, std::move(images));
   engine.submit(std::move(requests.front()));
   std::vector<engine::Answer> answers;
   while (answers.empty()) {

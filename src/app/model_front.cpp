@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
+#include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 
 namespace caravan::app {
@@ -45,7 +47,11 @@ ModelFront open_model(const JobOptions& options) {
   // The stored default system text belongs to the stored layout.
   const std::string system =
       kind == description.chat_format ? description.chat_default_system : std::string();
-  auto chat_format = std::make_unique<text::ChatFormat>(kind, *tokenizer, system);
+  std::optional<std::int32_t> image_id;
+  if (const auto& vision = description.config.vision) {
+    image_id = checked_cast<std::int32_t>(vision->image_token_id);
+  }
+  auto chat_format = std::make_unique<text::ChatFormat>(kind, *tokenizer, system, image_id);
   std::string name = options.model_name.empty() ? description.name : options.model_name;
   std::vector<std::int32_t> stop_ids = description.generation.stop_ids;
   if (kind != text::ChatFormatKind::kNone) add_unique(stop_ids, chat_format->stop_ids());
@@ -74,6 +80,7 @@ batch::ParserOptions parser_options(const JobOptions& options, const ModelFront&
   parser.unknown_fields =
       options.strict_fields ? batch::UnknownFields::kRefuse : batch::UnknownFields::kWarn;
   parser.vocab_size = description.config.vocab_size;
+  parser.reads_images = description.config.vision.has_value();
   return parser;
 }
 

@@ -91,6 +91,20 @@ void add_input_output(Table& table) {
                        &JobOptions::prompt))
       .commands = {kRun};
   table
+      .add(list_option({"image", "FILE", "shown before --prompt; may be repeated"},
+                       &JobOptions::images))
+      .commands = {kRun};
+  table.add(text_option({"media-root", "FOLDER",
+                         "where images of prompts are; nothing outside of it is read (default: the "
+                         "folder of each input file)"},
+                        &JobOptions::media_root));
+  table.add(number_option<std::int64_t>(
+      {"max-image-pixels", "N", "an image with more is a fault of its record"},
+      &JobOptions::max_image_pixels, {1, std::int64_t{1} << 32}));
+  table.add(number_option<std::int64_t>(
+      {"max-image-bytes", "N", "likewise of its file, or of its data: URI when decoded"},
+      &JobOptions::max_image_bytes, {1, std::int64_t{1} << 40}));
+  table
       .add(text_option({"system", "TEXT", "system message of --prompt, .txt and .yaml prompts"},
                        &JobOptions::system))
       .commands = {kRun, kPlan, kTokenize};
@@ -183,6 +197,10 @@ void add_execution(Table& table) {
                           "KV cache of each rank (8G, 500M); auto: what the input needs, at most "
                           "half of the free memory"},
                          &JobOptions::kv_memory));
+  table.add(bytes_option({"image-memory", "auto|BYTES",
+                          "keys and values of images on each rank (models with vision); auto: what "
+                          "the input needs, at most two fifths of the free memory"},
+                         &JobOptions::image_memory));
   table.add(flag_option({"no-verify", "", "do not check the checksums of weights while reading"},
                         &JobOptions::no_verify));
   Option& ranks = table.add(number_option<std::int64_t>(

@@ -14,6 +14,7 @@
 #include "caravan/cuda/device.h"
 #include "caravan/io/atomic_file.h"
 #include "caravan/model/shard_plan.h"
+#include "caravan/ops/kv_pool.h"
 
 namespace caravan::app {
 namespace {
@@ -71,7 +72,28 @@ std::string assumption_text(const MemoryRequest& request) {
 }
 
 std::string sharing_text(const MemoryRequest& request, int num_ranks) {
-  return "\nWhat one rank needs, by the number of ranks, and the memory that 90 % of suffices:\n" +
+  std::string text;
+  if (request.config.vision) {
+    const RankMemory rank = rank_memory(request, 0, num_ranks);
+    text += fmt::format(
+        "vision     encoder, projector and layers that read images: {} of the weights of rank "
+        "0{}\n",
+        bytes_text(rank.vision_weight_bytes),
+        rank.encoder_bytes == 0
+            ? std::string("; no images, so no memory for them")
+            : fmt::format(", and {} of its buffers", bytes_text(rank.encoder_bytes)));
+    if (rank.encoder_bytes > 0) {
+      const auto image = [&](std::int64_t tiles) {
+        return bytes_text(image_blocks_of(request.config, tiles) * rank.image_block_bytes);
+      };
+      text += fmt::format(
+          "images     keys and values on rank 0: {} of an image of one tile, {} of four tiles; it "
+          "also prepares\n           images, within {} of its buffers\n",
+          image(1), image(model::kMaxTiles), bytes_text(rank.preparation_bytes));
+    }
+  }
+  return text +
+         "\nWhat one rank needs, by the number of ranks, and the memory that 90 % of suffices:\n" +
          size_table_text(request, num_ranks);
 }
 
@@ -79,17 +101,22 @@ std::string ranks_text(const MemoryPlan& plan, const model::LlamaConfig& config)
   constexpr std::int64_t kMaxRows = 64;
   const auto num_ranks = static_cast<int>(plan.ranks.size());
   const auto shapes = model::all_shard_shapes(config, num_ranks);
-  std::string text = fmt::format(
-      "\n{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10} {:>10} {:>10}\n", "rank", "query heads",
-      "KV heads", "feed-forward", "vocabulary", "weights", "KV cache", "buffers", "total");
+  const bool has_images = plan.limits.image_blocks > 0;
+  const auto images = [has_images](const std::string& column) {
+    return has_images ? fmt::format(" {:>10}", column) : std::string();
+  };
+  std::string text =
+      fmt::format("\n{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10}{} {:>10} {:>10}\n", "rank",
+                  "query heads", "KV heads", "feed-forward", "vocabulary", "weights", "KV cache",
+                  images("images"), "buffers", "total");
   for (int i = 0; i < num_ranks && i < kMaxRows; ++i) {
     const model::ShardShape& shape = shapes[static_cast<std::size_t>(i)];
     const RankMemory& rank = plan.ranks[static_cast<std::size_t>(i)];
-    text += fmt::format("{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10} {:>10} {:>10}\n", i,
+    text += fmt::format("{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10}{} {:>10} {:>10}\n", i,
                         shape.local_num_heads(), shape.local_num_kv_heads(), shape.local_ffn_size(),
                         shape.local_vocab_size(), bytes_text(rank.weight_bytes),
-                        bytes_text(plan.kv_bytes(rank)), bytes_text(rank.activation_bytes),
-                        bytes_text(plan.total_bytes(rank)));
+                        bytes_text(plan.kv_bytes(rank)), images(bytes_text(plan.image_bytes(rank))),
+                        bytes_text(rank.buffer_bytes()), bytes_text(plan.total_bytes(rank)));
   }
   if (num_ranks > kMaxRows) text += fmt::format("... and {} more\n", num_ranks - kMaxRows);
   return text;
@@ -111,6 +138,12 @@ std::string verdict_text(const MemoryPlan& plan, const JobOptions& options,
   }
   std::string text =
       fmt::format("\nKV cache   {} tokens in {} blocks\n", plan.kv_tokens(), plan.limits.kv_blocks);
+  if (plan.limits.image_blocks > 0) {
+    text +=
+        fmt::format("images     {} image tokens in {} blocks, {} on a rank\n",
+                    plan.limits.image_blocks * ops::KvPool::kBlockTokens, plan.limits.image_blocks,
+                    bytes_text(plan.image_bytes_for(plan.limits.image_blocks)));
+  }
   const auto num_ranks = static_cast<std::int64_t>(plan.ranks.size());
   text += fmt::format("memory     {} for {} rank(s); {}: ", bytes_text(together), num_ranks,
                       node_text(options, node_bytes));
@@ -145,7 +178,11 @@ ExitCode plan_architecture(const JobOptions& options, std::int64_t num_ranks,
 std::string input_text(const batch::WorkloadSummary& summary) {
   return fmt::format("input      {} records ({} chat, {} completions, {} faulty), {}\n",
                      summary.records, summary.chat, summary.completions, summary.faulty,
-                     bytes_text(summary.input_bytes));
+                     bytes_text(summary.input_bytes)) +
+         (summary.images == 0
+              ? std::string()
+              : fmt::format("           {} images in {} records, {} distinct\n", summary.images,
+                            summary.image_records, summary.distinct_images));
 }
 
 }  // namespace

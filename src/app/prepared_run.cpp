@@ -14,6 +14,7 @@
 #include "caravan/core/faults.h"
 #include "caravan/core/log.h"
 #include "caravan/core/thread_team.h"
+#include "caravan/ops/kv_pool.h"
 
 namespace caravan::app {
 namespace {
@@ -55,6 +56,9 @@ void check_options(Command command, const JobOptions& options) {
       faults.emplace_back("--output ANSWERS.jsonl is missing");
     }
   }
+  if (!options.images.empty() && !options.prompt) {
+    faults.emplace_back("--image belongs to --prompt TEXT; records of --input name their images");
+  }
   if (options.output == "-") {
     faults.emplace_back("--output - is not possible: a run that can be continued needs a file");
   }
@@ -79,6 +83,7 @@ MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig
   request.max_step_tokens = options.max_step_tokens;
   request.num_threads = options.threads.value_or(usable_cpus());
   request.kv_bytes = options.kv_memory;
+  request.image_bytes = options.image_memory;
   assume_records(request, options.max_tokens);
   return request;
 }
@@ -91,6 +96,7 @@ PreparedRun::PreparedRun(const JobOptions& options, const std::vector<std::int64
   builder_ = std::make_unique<batch::PromptBuilder>(
       *model_->tokenizer, *model_->chat_format, model_->file.description().config.max_positions);
   check_defaults();
+  open_images();
   log::info("defaults of records: {}", describe_defaults(parser_->options().defaults, *model_));
   if (options_.prompt) build_prompt();
   Faults faults;
@@ -139,9 +145,25 @@ void PreparedRun::open_parts() {
   faults.require_none();
 }
 
+void PreparedRun::open_images() {
+  const model::LlamaConfig& config = model_->file.description().config;
+  if (!config.vision) return;
+  batch::ImageOptions images;
+  if (!options_.media_root.empty()) images.media_root = options_.media_root;
+  images.max_bytes = options_.max_image_bytes;
+  images.limits.max_pixels = options_.max_image_pixels;
+  images.tiling.tile_size = config.vision->tile_size;
+  images.tiling.max_tiles = model::kMaxTiles;
+  images.tile_tokens = config.vision->tile_tokens();
+  images.block_tokens = ops::KvPool::kBlockTokens;
+  // What a user names on the command line may be anywhere.
+  if (options_.prompt && !images.media_root) images.media_root = "/";
+  images_.emplace(std::move(images));
+}
+
 void PreparedRun::check_records() {
   const Stopwatch watch;
-  workload_.emplace(std::move(*files_), *parser_, *builder_);
+  workload_.emplace(std::move(*files_), *parser_, *builder_, images_ ? &*images_ : nullptr);
   const batch::WorkloadSummary& summary = workload_->summary();
   log::info("input: {} records ({} chat, {} completions, {} faulty), {}, checked in {:.2f} s",
             summary.records, summary.chat, summary.completions, summary.faulty,
@@ -152,6 +174,10 @@ void PreparedRun::check_records() {
         "text, and the model's own start token comes before it. Use /v1/chat/completions, or give "
         "token ids",
         summary.bos_texts);
+  }
+  if (summary.images > 0) {
+    log::info("input: {} images in {} records, {} distinct", summary.images, summary.image_records,
+              summary.distinct_images);
   }
   if (summary.blank_lines > 0) log::info("input: {} blank lines skipped", summary.blank_lines);
   if (summary.open_ended > 0) {
@@ -164,8 +190,13 @@ void PreparedRun::check_records() {
 }
 
 void PreparedRun::build_prompt() {
-  const batch::PlainPrompt plain{"prompt", model_->text_endpoint, options_.system,
-                                 *options_.prompt};
+  batch::PlainPrompt plain{"prompt", model_->text_endpoint, options_.system, *options_.prompt, {}};
+  for (const std::string& image : options_.images) {
+    // Paths are relative to the media root, which is the folder of no file here.
+    const bool is_address = image.starts_with("data:") || image.find("://") != std::string::npos;
+    const bool is_path = options_.media_root.empty() && !is_address;
+    plain.images.push_back(is_path ? std::filesystem::absolute(image).string() : image);
+  }
   batch::ParsedRecord parsed = parser_->parse_plain(plain);
   const auto* fault = std::get_if<batch::RecordFault>(&parsed);
   CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", log::escape_line(fault->message));
@@ -174,6 +205,16 @@ void PreparedRun::build_prompt() {
   fault = std::get_if<batch::RecordFault>(&built);
   CARAVAN_CHECK(fault == nullptr, InputError, "--prompt: {}", log::escape_line(fault->message));
   prompt_ids_ = std::get<std::vector<batch::TokenizedPrompt>>(std::move(built));
+  check_prompt_images();
+}
+
+void PreparedRun::check_prompt_images() {
+  if (prompt_record_->images.empty()) return;
+  prompt_record_->image_source = images_->source_of({});
+  auto checked = images_->check(*prompt_record_);
+  const auto* fault = std::get_if<batch::RecordFault>(&checked);
+  CARAVAN_CHECK(fault == nullptr, InputError, "--image: {}", log::escape_line(fault->message));
+  prompt_blocks_ = std::get<batch::ImageBlocks>(checked);
 }
 
 void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
@@ -184,8 +225,15 @@ void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
   if (workload_) {
     request.needed_tokens = workload_->worst_case_tokens(options_.max_sequences);
     request.largest_tokens = workload_->worst_case_tokens(1);
+    request.needed_image_blocks = workload_->worst_case_image_blocks(options_.max_sequences);
+    request.largest_image_group = workload_->largest_image_group();
   } else if (prompt_record_) {
     request.needed_tokens = request.largest_tokens = builder_->worst_case_tokens(*prompt_record_);
+    request.needed_image_blocks = prompt_blocks_.all;
+    request.largest_image_group = prompt_blocks_.largest_group;
+  }
+  if (images_ && (workload_ || prompt_record_)) {
+    request.preparation_bytes = images_->preparation_bytes(kMaxPreparedBytes);
   }
   memory_ = plan_memory(request);
 }
@@ -274,6 +322,7 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   parts["text-per-file"] = options_.text_per_file ? "true" : "false";
   parts["strict-fields"] = options_.strict_fields ? "true" : "false";
   parts["model-name"] = options_.model_name;
+  if (!workload_->images_hash().empty()) parts["images hash"] = workload_->images_hash();
   return parts;
 }
 

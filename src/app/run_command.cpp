@@ -249,7 +249,8 @@ class Run {
       file_.emplace(checkpoint::ModelFile::deserialize(bytes));
       file_->set_verify(!options_.no_verify);
       decoder_.emplace(file_->description().config, *file_, *context_, *communicator_,
-                       model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks},
+                       model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks,
+                                            facts_.threads, limits_.image_blocks},
                        [this](std::int64_t) {
                          if (output_) output_->keep_alive();
                          stop_loading();

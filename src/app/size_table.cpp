@@ -32,15 +32,19 @@ SizeRow size_row(const MemoryRequest& request, int num_ranks) {
   for (int i = 0; i < num_ranks; ++i) ranks.push_back(rank_memory(request, i, num_ranks));
   const std::int64_t blocks =
       request.kv_bytes ? *request.kv_bytes / largest_block_bytes(ranks) : wanted_blocks(request);
+  const std::int64_t image_blocks = request.image_bytes && wanted_image_blocks(request) > 0
+                                        ? *request.image_bytes / largest_image_block_bytes(ranks)
+                                        : wanted_image_blocks(request);
   SizeRow row;
   row.num_ranks = num_ranks;
   row.min_query_heads = request.config.num_heads;
   for (const RankMemory& rank : ranks) {
-    const std::int64_t kv_bytes = blocks * rank.kv_block_bytes;
-    if (rank.weight_bytes + kv_bytes + rank.activation_bytes <= row.total_bytes()) continue;
-    row.weight_bytes = rank.weight_bytes;
-    row.kv_bytes = kv_bytes;
-    row.activation_bytes = rank.activation_bytes;
+    SizeRow own = row;
+    own.weight_bytes = rank.weight_bytes;
+    own.kv_bytes = blocks * rank.kv_block_bytes;
+    own.image_bytes = image_blocks * rank.image_block_bytes;
+    own.buffer_bytes = rank.buffer_bytes();
+    if (own.total_bytes() > row.total_bytes()) row = own;
   }
   for (const model::ShardShape& shape : model::all_shard_shapes(request.config, num_ranks)) {
     row.min_query_heads = std::min(row.min_query_heads, shape.local_num_heads());
@@ -51,9 +55,13 @@ SizeRow size_row(const MemoryRequest& request, int num_ranks) {
 }
 
 std::string size_table_text(const MemoryRequest& request, int num_ranks) {
-  std::string text =
-      fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10} {:>10} {:>10}   {}\n", "ranks", "query heads",
-                  "KV heads", "weights", "KV cache", "buffers", "total", "fits in");
+  const bool has_images = wanted_image_blocks(request) > 0;
+  const auto images = [has_images](const std::string& column) {
+    return has_images ? fmt::format(" {:>10}", column) : std::string();
+  };
+  std::string text = fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10}{} {:>10} {:>10}   {}\n",
+                                 "ranks", "query heads", "KV heads", "weights", "KV cache",
+                                 images("images"), "buffers", "total", "fits in");
   std::set<int> counts = {1, 2, 4, 8, 16};
   counts.insert(num_ranks);
   for (const int count : counts) {
@@ -61,10 +69,10 @@ std::string size_table_text(const MemoryRequest& request, int num_ranks) {
     const std::string heads = row.min_query_heads == row.max_query_heads
                                   ? fmt::format("{}", row.max_query_heads)
                                   : fmt::format("{}-{}", row.min_query_heads, row.max_query_heads);
-    text += fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10} {:>10} {:>10}   {}\n", count, heads,
+    text += fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10}{} {:>10} {:>10}   {}\n", count, heads,
                         row.max_kv_heads, bytes_text(row.weight_bytes), bytes_text(row.kv_bytes),
-                        bytes_text(row.activation_bytes), bytes_text(row.total_bytes()),
-                        memory_text(row.total_bytes()));
+                        images(bytes_text(row.image_bytes)), bytes_text(row.buffer_bytes),
+                        bytes_text(row.total_bytes()), memory_text(row.total_bytes()));
   }
   return text;
 }

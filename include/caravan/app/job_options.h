@@ -25,6 +25,8 @@ struct JobOptions {
   std::vector<std::string> inputs;
   std::string output;
   std::optional<std::string> prompt;
+  std::vector<std::string> images;  // of the prompt
+  std::string media_root;
   std::string system;
   OnInvalid on_invalid = OnInvalid::kFail;
   bool overwrite = false;
@@ -33,6 +35,8 @@ struct JobOptions {
   std::string model_name;
   bool strict_fields = false;
   bool fail_on_error = false;
+  std::int64_t max_image_pixels = 100'000'000;
+  std::int64_t max_image_bytes = std::int64_t{64} << 20;
 
   // Defaults of records
   std::optional<std::int64_t> max_tokens;
@@ -53,7 +57,8 @@ struct JobOptions {
   std::optional<ops::Isa> isa;
   std::int64_t max_sequences = 64;
   std::int64_t max_step_tokens = 512;
-  std::optional<std::int64_t> kv_memory;  // bytes per rank
+  std::optional<std::int64_t> kv_memory;     // bytes per rank
+  std::optional<std::int64_t> image_memory;  // bytes per rank
   bool no_verify = false;
   std::optional<std::int64_t> ranks;        // plan
   std::optional<std::int64_t> node_memory;  // plan

@@ -13,6 +13,7 @@
 #include "caravan/app/memory_plan.h"
 #include "caravan/app/model_front.h"
 #include "caravan/app/option_table.h"
+#include "caravan/batch/image_catalog.h"
 #include "caravan/batch/journal.h"
 #include "caravan/batch/output_files.h"
 #include "caravan/batch/prompt_builder.h"
@@ -44,14 +45,18 @@ class PreparedRun {
   const std::optional<batch::OutputNames>& names() const { return names_; }
   /// With --prompt only: its record and token ids.
   const batch::Record& prompt_record() const { return *prompt_record_; }
+  /// Of models with vision: the images that records name, all checked.
+  const batch::ImageCatalog* images() const { return images_ ? &*images_ : nullptr; }
   const std::vector<batch::TokenizedPrompt>& prompt_ids() const { return prompt_ids_; }
 
   batch::Fingerprint fingerprint() const;
 
  private:
   void open_parts();
+  void open_images();
   void check_records();
   void build_prompt();
+  void check_prompt_images();
   void plan(const std::vector<std::int64_t>& free_bytes);
   void check_capacity();
   void check_defaults() const;
@@ -63,6 +68,8 @@ class PreparedRun {
   std::optional<batch::PromptFiles> files_;
   std::unique_ptr<batch::RequestParser> parser_;
   std::unique_ptr<batch::PromptBuilder> builder_;
+  std::optional<batch::ImageCatalog> images_;
+  batch::ImageBlocks prompt_blocks_;
   std::optional<batch::Workload> workload_;
   std::optional<batch::Record> prompt_record_;
   std::vector<batch::TokenizedPrompt> prompt_ids_;

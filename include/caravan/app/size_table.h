@@ -18,11 +18,12 @@ struct SizeRow {
   std::int64_t max_kv_heads = 0;
   std::int64_t weight_bytes = 0;
   std::int64_t kv_bytes = 0;
-  std::int64_t activation_bytes = 0;
-  std::int64_t total_bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
+  std::int64_t image_bytes = 0;  // keys and values of images
+  std::int64_t buffer_bytes = 0;
+  std::int64_t total_bytes() const { return weight_bytes + kv_bytes + image_bytes + buffer_bytes; }
 };
 
-/// With the KV cache that the request would like, whatever is free.
+/// With the KV cache and image memory that the request would like, whatever is free.
 SizeRow size_row(const MemoryRequest& request, int num_ranks);
 
 /// Rows for 1, 2, 4, 8, 16 and `num_ranks` ranks, and the smallest usual memory (of a GPU, or of

@@ -94,6 +94,83 @@ TEST(MemoryPlan, SaysWhichRankLacksMemory) {
   test::expect_error<ConfigError>([&] { plan_memory(poor); }, "rank 1 needs");
 }
 
+/// With images: 2 layers read 4 tiles of 17 tokens in 5 blocks.
+MemoryRequest vision_request(std::size_t ranks, std::int64_t free_bytes) {
+  MemoryRequest vision = request(ranks, free_bytes);
+  model::VisionConfig config;
+  config.tile_size = 56;
+  config.patch_size = 14;
+  config.width = 80;
+  config.num_heads = 4;
+  config.ffn_size = 320;
+  config.num_local_layers = 3;
+  config.num_global_layers = 2;
+  config.saved_layers = {1, 2};
+  config.cross_layers = {0, 2};
+  config.image_token_id = vision.config.vocab_size;
+  vision.config.vision = config;
+  vision.needed_image_blocks = 8 * 5;
+  vision.largest_image_group = 5;
+  vision.preparation_bytes = kMiB;
+  return vision;
+}
+
+TEST(MemoryPlan, TakesTheImagesThatTheInputShows) {
+  for (const std::size_t ranks : {1U, 3U, 12U}) {
+    const MemoryPlan plan = plan_memory(vision_request(ranks, 1000 * kMiB));
+    EXPECT_EQ(plan.limits.image_blocks, 40);
+    EXPECT_EQ(plan.ranks[0].preparation_bytes, kMiB);
+    if (ranks > 1) {
+      EXPECT_EQ(plan.ranks[1].preparation_bytes, 0);
+    }
+    for (const RankMemory& rank : plan.ranks) {
+      EXPECT_GT(rank.encoder_bytes, 0);
+      EXPECT_LT(rank.vision_weight_bytes, rank.weight_bytes);
+      EXPECT_EQ(plan.total_bytes(rank), rank.weight_bytes + rank.activation_bytes +
+                                            rank.encoder_bytes + rank.preparation_bytes +
+                                            plan.kv_bytes(rank) + plan.image_bytes(rank));
+    }
+  }
+}
+
+TEST(MemoryPlan, ImagesThatNobodyShowsTakeNothing) {
+  MemoryRequest text = vision_request(2, 1000 * kMiB);
+  text.needed_image_blocks = text.largest_image_group = 0;
+  const MemoryPlan plan = plan_memory(text);
+  EXPECT_EQ(plan.limits.image_blocks, 0);
+  for (const RankMemory& rank : plan.ranks) {
+    EXPECT_EQ(rank.encoder_bytes + rank.preparation_bytes + plan.image_bytes(rank), 0);
+    EXPECT_GT(rank.vision_weight_bytes, 0);
+  }
+}
+
+TEST(MemoryPlan, ManyImagesLeaveRoomForTexts) {
+  MemoryRequest many = vision_request(2, 60 * kMiB);
+  many.needed_image_blocks = 1 << 24;
+  const MemoryPlan plan = plan_memory(many);
+  EXPECT_GE(plan.limits.image_blocks, many.largest_image_group);
+  EXPECT_GE(plan.kv_tokens(), many.needed_tokens);
+  for (const RankMemory& rank : plan.ranks) EXPECT_LE(plan.total_bytes(rank), rank.free_bytes);
+}
+
+TEST(MemoryPlan, ImagesSideBySideMustFitTogether) {
+  MemoryRequest asked = vision_request(2, 1000 * kMiB);
+  asked.image_bytes = plan_memory(asked).image_bytes_for(5) - 1;
+  test::expect_error<ConfigError>([&] { plan_memory(asked); }, "or more, more nodes");
+  *asked.image_bytes += 1;
+  EXPECT_EQ(plan_memory(asked).limits.image_blocks, 5);
+  MemoryRequest huge = vision_request(1, 1000 * kMiB);
+  huge.largest_image_group = huge.needed_image_blocks = 1 << 20;
+  test::expect_error<ConfigError>([&] { plan_memory(huge); }, "four fifths of the free memory");
+}
+
+TEST(MemoryPlan, AssumesAnImageForEachPrompt) {
+  MemoryRequest assumed = vision_request(1, 1000 * kMiB);
+  assume_records(assumed, 100);
+  EXPECT_EQ(assumed.largest_image_group, 5);
+  EXPECT_EQ(assumed.needed_image_blocks, 5 * assumed.max_sequences);
+}
+
 TEST(MemoryPlan, SomethingIsAvailableHere) { EXPECT_GT(available_memory_bytes(), kMiB); }
 
 }  // namespace
