@@ -14,12 +14,16 @@ namespace fs = std::filesystem;
 const std::string kConfigs = std::string(CARAVAN_SOURCE_DIR) + "/configs/";
 const std::string kArchitectures = std::string(CARAVAN_TEST_DATA) + "/architectures/";
 
-/// Billions of parameters, as published.
+/// Billions of parameters, as published (of vision models without the tile positions that no image
+/// has).
 const std::map<std::string, std::string> kReleases = {
-    {"llama-2-7b", "6.74"},     {"llama-2-13b", "13.02"},     {"llama-2-70b", "68.98"},
-    {"llama-3-8b", "8.03"},     {"llama-3-70b", "70.55"},     {"llama-3.1-8b", "8.03"},
-    {"llama-3.1-70b", "70.55"}, {"llama-3.1-405b", "405.85"}, {"llama-3.2-1b", "1.24"},
-    {"llama-3.2-3b", "3.21"},   {"llama-3.3-70b", "70.55"}};
+    {"llama-2-7b", "6.74"},           {"llama-2-13b", "13.02"},
+    {"llama-2-70b", "68.98"},         {"llama-3-8b", "8.03"},
+    {"llama-3-70b", "70.55"},         {"llama-3.1-8b", "8.03"},
+    {"llama-3.1-70b", "70.55"},       {"llama-3.1-405b", "405.85"},
+    {"llama-3.2-1b", "1.24"},         {"llama-3.2-3b", "3.21"},
+    {"llama-3.3-70b", "70.55"},       {"llama-3.2-11b-vision", "10.61"},
+    {"llama-3.2-90b-vision", "88.54"}};
 
 ProcessResult plan(const Arguments& arguments) {
   Arguments command = {"plan"};
@@ -123,8 +127,9 @@ TEST(Configs, AreValidForARun) {
 }
 
 TEST(PlanWithoutWeights, ReadsMetasFileAsHuggingFaces) {
-  for (const std::string release : {"llama-2-7b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-405b",
-                                    "llama-3.2-1b", "llama-3.2-3b"}) {
+  for (const std::string release :
+       {"llama-2-7b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-405b", "llama-3.2-1b",
+        "llama-3.2-3b", "llama-3.2-11b-vision", "llama-3.2-90b-vision"}) {
     SCOPED_TRACE(release);
     const auto of = [](const std::string& file) {
       const ProcessResult result = plan({"--model", kArchitectures + file, "--ranks", "16",
