@@ -208,6 +208,38 @@ TEST_F(VisionTest, AnswersAsTheReferenceHoweverItIsRun) {
   }
 }
 
+TEST_F(VisionTest, AKilledRunGoesOnWithTheSameBytes) {
+  std::string lines;
+  for (int i = 0; i < 200; ++i) {
+    const std::string id = "r" + std::to_string(i);
+    json content = {{{"type", "text"}, {"text", id}}};
+    if (i % 3 > 0) content.push_back(image_part("02-image-first-0.bmp"));
+    if (i % 3 > 1) content.push_back(image_part("03-image-after-text-0.bmp"));
+    lines += line(id, {{{"role", "user"}, {"content", content}}}, 24);
+  }
+  folder_.write("p.jsonl", lines);
+  ASSERT_EQ(caravan(run("whole.jsonl")).code, 0);
+  const std::string journal = folder_.file("out.jsonl.part");
+  {
+    ProcessOptions options;
+    options.environment = launch_environment();
+    Process process(caravan_command(run("out.jsonl", {"--max-sequences", "2"})), options);
+    const auto is_under_way = [&] {
+      if (process.ended() || !fs::exists(journal)) return process.ended();
+      const std::string text = read_whole(journal);
+      return std::count(text.begin(), text.end(), '\n') > 20;
+    };
+    ASSERT_TRUE(wait_until(is_under_way, 120));
+    ASSERT_FALSE(process.ended()) << "the run was over before it could be disturbed";
+    process.signal(SIGKILL);
+    process.wait();
+  }
+  const ProcessResult rest = caravan_on(2, run("out.jsonl", {"--image-memory", "48K"}));
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.err.find("continuing"), std::string::npos) << rest.err;
+  EXPECT_EQ(read_whole(folder_.file("out.jsonl")), read_whole(folder_.file("whole.jsonl")));
+}
+
 TEST_F(VisionTest, SameImageByAnyAddressSameAnswer) {
   const std::string name = "02-image-first-0.bmp";
   const std::string bytes = read_whole(folder_.file(name));
