@@ -159,7 +159,9 @@ Outcome complete(const JobOptions& options, PreparedRun& prepared, BatchOutput& 
   const Stopwatch watch;
   batch::Journal& journal = output.journal();
   const std::int64_t errors = journal.num_errors();
-  journal.finish(options.output, [&output] { output.keep_alive(); });
+  journal.finish(
+      options.output, [&output] { output.keep_alive(); },
+      options.overwrite ? io::ExistingTarget::kReplace : io::ExistingTarget::kKeep);
   log::info("output: {} lines in {}, written in {:.2f} s", journal.num_records(),
             prepared.names()->output, watch.seconds());
   if (options.fail_on_error && errors > 0) {
@@ -250,7 +252,8 @@ Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine) {
     answers = engine.step();
   }
   const engine::Answer& answer = answers.front();
-  if (answer.error) return {ExitCode::kInternal, *answer.error};
+  // Of the weights or of the options: a run of records gives such a record an error line.
+  if (answer.error) return {ExitCode::kConfig, *answer.error};
   const engine::EngineStatistics statistics = engine.statistics();
   log::info(
       "{} prompt tokens, {} new tokens; prefill {} tokens/s, decode {} tokens/s; "

@@ -16,7 +16,6 @@
 
 #include "caravan/batch/response_writer.h"
 #include "caravan/core/error.h"
-#include "caravan/io/atomic_file.h"
 #include "caravan/io/crc32c.h"
 #include "json_text.h"
 
@@ -227,18 +226,43 @@ void Journal::append(std::int64_t index, std::string_view line) {
   dirty_ = true;
 }
 
+// Whether path_ is the file that is open. A name that cannot be looked up right now is no proof.
+bool Journal::has_its_name() const {
+  struct stat named = {};
+  struct stat open = {};
+  if (::stat(path_.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;
+  if (::fstat(file_.get(), &open) != 0) return true;
+  return named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
 void Journal::sync() {
+  flush();
+  CARAVAN_CHECK(
+      num_done_ == num_records() || has_its_name(), IoError,
+      "{} was deleted, moved or replaced while this run was adding to it, with {} of {} records "
+      "done. If it was moved, move it back; then run the same command again, which runs the "
+      "records "
+      "that are not in it",
+      path_, num_done_, num_records());
+}
+
+void Journal::flush() {
   if (!dirty_) return;
   CARAVAN_CHECK(::fdatasync(file_.get()) == 0, IoError, "syncing {} failed: {}", path_,
                 std::strerror(errno));
   dirty_ = false;
 }
 
-void Journal::finish(const std::string& output, const std::function<void()>& keep_alive) {
+void Journal::finish(const std::string& output, const std::function<void()>& keep_alive,
+                     io::ExistingTarget existing) {
   CARAVAN_ASSERT(num_done_ == num_records(), "{} of {} records are done", num_done_, num_records());
-  sync();
+  flush();
   io::remove_temporary_files(output);
-  io::InputFile source(path_);
+  // The open file and not its name, which may be gone.
+  io::FileDescriptor same(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  CARAVAN_CHECK(static_cast<bool>(same), IoError, "reading {} failed: {}", path_,
+                std::strerror(errno));
+  io::InputFile source(path_, std::move(same));
   io::AtomicFile target(output);
   std::string buffer;
   for (const Slot& slot : slots_) {
@@ -253,8 +277,17 @@ void Journal::finish(const std::string& output, const std::function<void()>& kee
     }
   }
   target.write(buffer);
-  target.commit();
+  try {
+    target.commit(existing);
+  } catch (const CannotCreateError& error) {
+    throw CannotCreateError(
+        fmt::format("{}. All answers are kept in {}: move the other file away, or use --overwrite, "
+                    "and run the same command again",
+                    error.what(), path_));
+  }
+  const bool own = has_its_name();
   file_.reset();
+  if (!own) return;
   std::error_code ignored;  // the output is complete; a journal left behind is refused by name
   std::filesystem::remove(path_, ignored);
 }

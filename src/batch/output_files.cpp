@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -128,6 +129,30 @@ bool create_lock(const std::string& path, const LockOwner& owner) {
   return true;
 }
 
+// Found only at the end otherwise, when the answers are there and cannot be written.
+void check_name_length(const std::string& path, std::int64_t more_bytes) {
+  const std::string folder = folder_of(path);
+  const auto check = [&](std::string_view kind, std::size_t bytes, long limit) {
+    const auto needed = static_cast<std::int64_t>(bytes) + more_bytes;
+    CARAVAN_CHECK(limit <= 0 || needed <= limit, CannotCreateError,
+                  "--output: the {} of {} and of the temporary files beside it has up to {} bytes, "
+                  "more than the {} that {} allows; choose a shorter one",
+                  kind, path, needed, limit, folder);
+  };
+  check("name", fs::path(path).filename().string().size(),
+        ::pathconf(folder.c_str(), _PC_NAME_MAX));
+  check("path", path.size(), PATH_MAX - 1);
+}
+
+// Replacing a link or writing into a device is never what was meant.
+void check_regular(std::string_view what, const std::string& path) {
+  std::error_code error;
+  const fs::file_status itself = fs::symlink_status(path, error);
+  CARAVAN_CHECK(!fs::exists(itself) || fs::is_regular_file(itself), CannotCreateError,
+                "the {} {} cannot be written: a folder, link, device or pipe has its name", what,
+                path);
+}
+
 }  // namespace
 
 OutputNames::OutputNames(std::string output_path)
@@ -154,6 +179,8 @@ void check_output(const OutputNames& names, const std::vector<std::string>& inpu
   for (const std::string& input : inputs) {
     if (input != "-") check_not_replaced(names, "--input", input);
   }
+  check_name_length(names.output, io::kMaxTemporarySuffixBytes);
+  check_name_length(names.manifest, io::kMaxTemporarySuffixBytes);
   std::error_code error;
   CARAVAN_CHECK(!fs::is_directory(names.output, error), CannotCreateError,
                 "--output {} is a folder; expected the name of a file", names.output);
@@ -163,8 +190,9 @@ void check_output(const OutputNames& names, const std::vector<std::string>& inpu
       "--output {} is a link, a device or a pipe, and would be replaced by a file; expected "
       "the name of a regular file",
       names.output);
-  CARAVAN_CHECK(!fs::is_directory(names.manifest, error), CannotCreateError,
-                "the manifest {} cannot be written: a folder has its name", names.manifest);
+  check_regular("journal", names.journal);
+  check_regular("lock", names.lock);
+  check_regular("manifest", names.manifest);
   CARAVAN_CHECK(fs::is_directory(names.folder, error), CannotCreateError,
                 "--output {}: there is no folder {}", names.output, names.folder);
   for (const std::string& folder : input_folders) {

@@ -1,13 +1,14 @@
 #include "caravan/batch/prompt_files.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <system_error>
+#include <utility>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
@@ -93,6 +94,8 @@ void PromptFiles::State::add_standard_input() {
   OneFile file;
   file.path = "-";
   standard_input.emplace(spool_standard_input(options));
+  CARAVAN_CHECK(standard_input->size() > 0, InputError,
+                "--input -: standard input is closed or empty, expected prompts");
   file.format = sniff_format(*standard_input, options.text_files);
   files.push_back(std::move(file));
 }
@@ -119,10 +122,16 @@ void PromptFiles::State::add_input(const std::string& input) {
 }
 
 void PromptFiles::State::check_distinct() const {
-  std::set<std::string> seen;
+  std::map<std::pair<dev_t, ino_t>, std::string> seen;
   for (const OneFile& file : files) {
-    CARAVAN_CHECK(seen.insert(file.path).second, UsageError, "--input {} is named twice",
-                  file.path);
+    struct stat status = {};
+    if (file.path == "-" || ::stat(file.storage.c_str(), &status) != 0) continue;
+    const auto [first, fresh] = seen.try_emplace({status.st_dev, status.st_ino}, file.path);
+    CARAVAN_CHECK(
+        fresh, UsageError, "--input {}{}", file.path,
+        first->second == file.path
+            ? std::string(" is named twice")
+            : fmt::format(" and {} are one file: its records would run twice", first->second));
   }
 }
 

@@ -128,7 +128,7 @@ ConvertSummary convert(const ConvertOptions& options) {
   }
   check_readable_back(temporary.path(), description.content_hash,
                       progress_of(options, ConvertPhase::kReadingBack, summary.bytes));
-  temporary.commit();
+  temporary.commit(options.overwrite ? io::ExistingTarget::kReplace : io::ExistingTarget::kKeep);
   leftovers.remove_unchanged();
   summary.content_hash = description.content_hash;
   summary.seconds = watch.seconds();

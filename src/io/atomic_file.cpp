@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -93,6 +94,17 @@ bool is_running(const std::string& process) {
          (line[name_end + 2] != 'Z' && line[name_end + 2] != 'X');
 }
 
+// 0, or what went wrong: EEXIST if there is such a file. Not every file system can do that in one
+// step; there a look must do.
+int rename_to_new(const std::string& path, const std::string& target) {
+  if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0)
+    return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  struct stat status = {};
+  if (::lstat(target.c_str(), &status) == 0) return EEXIST;
+  return ::rename(path.c_str(), target.c_str()) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
 TemporaryName::TemporaryName(std::string target) : target_(std::move(target)) {
@@ -117,10 +129,15 @@ TemporaryName::~TemporaryName() {
     log::warning("cannot remove the temporary file {}: {}", path_, error_text(errno));
 }
 
-void TemporaryName::commit() {
+void TemporaryName::commit(ExistingTarget existing) {
   sync_path(path_, O_RDONLY);
-  CARAVAN_CHECK(::rename(path_.c_str(), target_.c_str()) == 0, IoError,
-                "renaming {} to {} failed: {}", path_, target_, error_text(errno));
+  const int fault = existing == ExistingTarget::kKeep               ? rename_to_new(path_, target_)
+                    : ::rename(path_.c_str(), target_.c_str()) == 0 ? 0
+                                                                    : errno;
+  CARAVAN_CHECK(fault != EEXIST, CannotCreateError,
+                "{} appeared while its content was made, and is not replaced", target_);
+  CARAVAN_CHECK(fault == 0, IoError, "renaming {} to {} failed: {}", path_, target_,
+                error_text(fault));
   committed_ = true;
   sync_path(folder_of(target_), O_RDONLY | O_DIRECTORY);
 }
@@ -150,9 +167,9 @@ void AtomicFile::write(std::string_view text) {
   write(std::as_bytes(std::span(text.data(), text.size())));
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(ExistingTarget existing) {
   check_closed(std::move(descriptor_), name_.path());
-  name_.commit();
+  name_.commit(existing);
 }
 
 void remove_temporary_files(const std::string& target) {

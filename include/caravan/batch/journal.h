@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "caravan/io/atomic_file.h"
 #include "caravan/io/input_file.h"
 
 namespace caravan::batch {
@@ -42,15 +43,18 @@ class Journal {
   /// @throws IoError (disk full ...); what was added before stays readable.
   void append(std::int64_t index, std::string_view line);
 
-  /// Forces what was added to disk.
+  /// Forces what was added to disk, and looks whether the file still has its name as long as
+  /// records are missing: what is added to a deleted file is lost.
   /// @throws IoError.
   void sync();
 
   /// Writes the output lines in input order to `output` by a temporary file and rename, then
   /// removes the journal, and temporary files of runs that were killed here. @pre every record is
   /// done; the caller holds the lock of `output`. @param keep_alive  called again and again.
-  /// @throws IoError, CannotCreateError, what keep_alive throws; the journal is untouched then.
-  void finish(const std::string& output, const std::function<void()>& keep_alive = {});
+  /// @throws IoError; CannotCreateError, also if `output` exists and is to be kept; what keep_alive
+  /// throws; the journal is untouched then.
+  void finish(const std::string& output, const std::function<void()>& keep_alive = {},
+              io::ExistingTarget existing = io::ExistingTarget::kReplace);
 
  private:
   struct Slot {
@@ -63,6 +67,8 @@ class Journal {
   std::string header_differences(std::string_view line, const Fingerprint& fingerprint) const;
   void write_all(std::string_view text);
   void cut(std::int64_t size);
+  void flush();
+  bool has_its_name() const;
 
   std::string path_;
   io::FileDescriptor file_;

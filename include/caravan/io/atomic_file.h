@@ -13,6 +13,12 @@
 
 namespace caravan::io {
 
+/// What becomes of a file that has the name of the target when the new one is complete.
+enum class ExistingTarget { kReplace, kKeep };
+
+/// Longest ".part-<number>" that a temporary name adds to its target, in bytes.
+inline constexpr std::int64_t kMaxTemporarySuffixBytes = 16;
+
 /// A temporary name beside a target. Whoever writes the file (HDF5, AtomicFile) creates it.
 class TemporaryName {
  public:
@@ -28,9 +34,9 @@ class TemporaryName {
   const std::string& path() const { return path_; }
   const std::string& target() const { return target_; }
 
-  /// Syncs the file, renames it to the target (replacing it) and syncs the folder.
-  /// @throws IoError.
-  void commit();
+  /// Syncs the file, renames it to the target and syncs the folder.
+  /// @throws IoError; CannotCreateError if the target exists and is to be kept.
+  void commit(ExistingTarget existing = ExistingTarget::kReplace);
 
  private:
   std::string target_;
@@ -50,8 +56,8 @@ class AtomicFile {
   void write(std::string_view text);
 
   /// The target has the new content after this; without it the target is untouched.
-  /// @throws IoError.
-  void commit();
+  /// @throws as TemporaryName::commit.
+  void commit(ExistingTarget existing = ExistingTarget::kReplace);
 
  private:
   TemporaryName name_;

@@ -161,6 +161,47 @@ TEST_F(JournalTest, RefusesAFileThatIsNoJournal) {
   EXPECT_EQ(read_whole(path_), "my own notes");
 }
 
+TEST_F(JournalTest, ALostNameIsFoundAtTheNextSync) {
+  const std::string aside = folder_.file("aside");
+  for (const bool replaced : {false, true}) {
+    Journal journal = open();
+    if (!journal.has(0)) journal.append(0, line_of(0));
+    journal.sync();
+    std::filesystem::rename(path_, aside);
+    if (replaced) folder_.write("out.jsonl.part", "");
+    expect_error<IoError>([&] { journal.sync(); }, "was deleted, moved or replaced");
+    std::filesystem::rename(aside, path_);
+    journal.sync();
+  }
+}
+
+TEST_F(JournalTest, OnceAllIsDoneItsNameIsNotNeeded) {
+  for (const bool replaced : {false, true}) {
+    std::filesystem::remove(path_);
+    Journal journal = open(1);
+    std::filesystem::remove(path_);
+    if (replaced) folder_.write("out.jsonl.part", "another");
+    journal.append(0, line_of(0));
+    journal.sync();
+    journal.finish(output_);
+    EXPECT_EQ(read_whole(output_), line_of(0) + "\n");
+    EXPECT_EQ(std::filesystem::exists(path_), replaced);
+  }
+}
+
+TEST_F(JournalTest, KeepsAnOutputThatAppearedAndAllAnswers) {
+  fill(0, 4);
+  folder_.write("out.jsonl", "of somebody else");
+  Journal journal = open();
+  expect_error<CannotCreateError>([&] { journal.finish(output_, {}, io::ExistingTarget::kKeep); },
+                                  "All answers are kept");
+  EXPECT_EQ(read_whole(output_), "of somebody else");
+  EXPECT_EQ(open().num_done(), 4);
+  std::filesystem::remove(output_);
+  journal.finish(output_, {}, io::ExistingTarget::kKeep);
+  EXPECT_EQ(read_whole(output_).substr(0, line_of(0).size()), line_of(0));
+}
+
 TEST_F(JournalTest, CountsErrorLines) {
   Journal journal = open(2);
   journal.append(0, line_of(0));

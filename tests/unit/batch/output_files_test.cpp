@@ -1,6 +1,7 @@
 #include "caravan/batch/output_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "caravan/io/atomic_file.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -59,6 +61,35 @@ TEST(CheckOutput, RefusesWhatWouldDestroyOrFail) {
                      ExistingOutput::kRefuse);
       },
       "input folder");
+}
+
+TEST(CheckOutput, ANameThatLeavesNoRoomForItsSuffixesIsRefused) {
+  const TemporaryFolder folder;
+  const auto check = [&](std::size_t bytes) {
+    check_output(OutputNames(folder.file(std::string(bytes - 6, 'x') + ".jsonl")), {}, {},
+                 ExistingOutput::kRefuse);
+  };
+  const auto longest = static_cast<std::size_t>(::pathconf(folder.path().c_str(), _PC_NAME_MAX));
+  // ".manifest.json" takes the place of ".jsonl", and a temporary suffix follows.
+  check(longest - 8 - io::kMaxTemporarySuffixBytes);
+  expect_error<CannotCreateError>([&] { check(longest - 7 - io::kMaxTemporarySuffixBytes); },
+                                  "choose a shorter one");
+  expect_error<CannotCreateError>([&] { check(longest); }, "choose a shorter one");
+}
+
+TEST(CheckOutput, WhatIsNoFileIsNoJournal) {
+  const TemporaryFolder folder;
+  const OutputNames names(folder.file("a.jsonl"));
+  const auto check = [&] { check_output(names, {}, {}, ExistingOutput::kRefuse); };
+  for (const std::string& name : {names.journal, names.lock, names.manifest}) {
+    ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0);
+    expect_error<CannotCreateError>(check, name);
+    fs::remove(name);
+    fs::create_symlink("/dev/null", name);
+    expect_error<CannotCreateError>(check, name);
+    fs::remove(name);
+  }
+  check();
 }
 
 LockOwner me() { return this_process("host-a", "", 0); }

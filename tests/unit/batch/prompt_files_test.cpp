@@ -129,6 +129,11 @@ TEST(PromptFiles, SaysWhatIsWrongWithAnInput) {
                                   "no such file");
   expect_error<UsageError>([&] { PromptFiles({folder.write("p.csv", "x")}, {}); }, "unknown kind");
   expect_error<UsageError>([&] { PromptFiles({good, good}, {}); }, "named twice");
+  std::filesystem::create_symlink(good, folder.file("link.txt"));
+  std::filesystem::create_hard_link(good, folder.file("hard.txt"));
+  for (const char* other : {"link.txt", "hard.txt", "./p.txt"}) {
+    expect_error<UsageError>([&] { PromptFiles({good, folder.file(other)}, {}); }, "are one file");
+  }
   ASSERT_EQ(::mkfifo(folder.file("pipe.txt").c_str(), 0600), 0);
   expect_error<UsageError>([&] { PromptFiles({folder.file("pipe.txt")}, {}); }, "--input -");
   std::filesystem::create_directory(folder.file("empty"));

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <vector>
@@ -210,6 +211,13 @@ TEST(Convert, RefusesTargetsThatWouldDestroySomething) {
   expect_error<CannotCreateError>([&] { convert(options); },
                                   "exists already; --overwrite replaces it");
   EXPECT_EQ(test::read_whole(options.target), before);
+  ConvertOptions late = options;
+  late.target = folder.beside("late.h5");
+  late.progress = [&](ConvertPhase, std::int64_t, std::int64_t) {
+    std::ofstream(late.target) << "x";
+  };
+  expect_error<CannotCreateError>([&] { convert(late); }, "appeared");
+  EXPECT_EQ(test::read_whole(late.target), "x");
   options.overwrite = true;
   EXPECT_NO_THROW(convert(options));
   options.target = folder.file("model.safetensors");

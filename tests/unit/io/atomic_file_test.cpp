@@ -122,6 +122,24 @@ TEST(SameFile, SeesThroughLinks) {
   EXPECT_FALSE(same_file(first, folder.file("none")));
 }
 
+TEST(AtomicFile, KeepsATargetThatAppearedWhereAsked) {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("a");
+  {
+    AtomicFile file(target);
+    file.write("new");
+    folder.write("a", "of somebody else");
+    expect_error<CannotCreateError>([&] { file.commit(ExistingTarget::kKeep); }, "appeared");
+  }
+  EXPECT_EQ(read_whole(target), "of somebody else");
+  EXPECT_EQ(num_entries(folder), 1);
+  std::filesystem::remove(target);
+  AtomicFile file(target);
+  file.write("new");
+  file.commit(ExistingTarget::kKeep);
+  EXPECT_EQ(read_whole(target), "new");
+}
+
 TEST(Leftovers, GoOnceNobodyCanBeWritingThem) {
   const TemporaryFolder folder;
   const std::string target = folder.file("m.h5");
