@@ -64,7 +64,6 @@ int guarded(bool speaks, const Work& work) {
 // Faults that all ranks know of end in the ordinary way. Any other one may leave peers waiting in a
 // collective, so this rank speaks for itself and ends the prepared.
 int run_on_all_ranks(int& argc, char**& argv, const ParsedOptions& parsed) {
-  install_stop_signals();  // a signal that comes while MPI starts stops the run as any other
   parallel::MpiEnvironment mpi(argc, argv);
   log::configure(parsed.options.log_level, mpi.world_rank(), mpi.world_size());
   install_stop_signals();  // once more: MPI has handlers of its own
@@ -133,9 +132,11 @@ std::optional<std::string> information(const std::vector<std::string>& arguments
 }
 
 int dispatch(int& argc, char**& argv) {
+  open_standard_descriptors();
   report_write_limits_as_errors();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool runs = !arguments.empty() && arguments.front() == command_name(Command::kRun);
+  if (runs) install_stop_signals();  // one that comes while MPI starts stops the run as any other
   const std::optional<int> surplus = runs ? std::nullopt : surplus_rank(environment_value);
   const bool first_rank = runs ? launcher_rank(environment_value) == 0 : !surplus;
   ParsedOptions parsed;

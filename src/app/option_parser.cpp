@@ -88,13 +88,14 @@ ValuesByName from_command_line(const std::vector<Option>& table, Command command
 }
 
 // A value in double quotes is a JSON string, so that any text can stand in a configuration file.
-std::string decode_config_value(const std::string& text) {
+// `origin` names file and option.
+std::string decode_config_value(const std::string& text, const std::string& origin) {
   if (!text.starts_with('"')) return text;
   const auto decoded = nlohmann::json::parse(text, nullptr, false);
   CARAVAN_CHECK(decoded.is_string(), UsageError,
-                "a value that begins with a double quote must be a JSON string (with \\u0023 for "
-                "#, which begins a comment), found {}",
-                text);
+                "{}: a value that begins with a double quote must be a JSON string (with \\u0023 "
+                "for #, which begins a comment), found {}",
+                origin, text);
   return decoded.get<std::string>();
 }
 
@@ -129,7 +130,8 @@ ValuesByName from_config_file(const std::vector<Option>& table, Command command,
       const std::string& name = entry.string_key;
       CARAVAN_CHECK(std::find(names.begin(), names.end(), name) != names.end(), UsageError,
                     "{}: unknown option {}{}", path, name, suggestion(name, names, ""));
-      values[name].push_back(decode_config_value(entry.value.empty() ? "" : entry.value.front()));
+      values[name].push_back(decode_config_value(entry.value.empty() ? "" : entry.value.front(),
+                                                 fmt::format("{}: {}", path, name)));
     }
   } catch (const po::error& error) {
     throw UsageError(fmt::format("{}: {}", path, error.what()));

@@ -19,6 +19,9 @@
 namespace caravan::app {
 namespace {
 
+// Of one model: far more than have heads or bands of it, and listed within seconds.
+constexpr std::int64_t kMaxRanks = 4096;
+
 // What a launcher or the allocation says about the number of ranks.
 std::int64_t launch_size(const Environment& environment) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
@@ -191,6 +194,9 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
   const JobOptions& options = parsed.options;
   const std::string device = choose_device(options.device, cuda::survey_devices);
   const std::int64_t num_ranks = options.ranks.value_or(launch_size(environment));
+  CARAVAN_CHECK(num_ranks <= kMaxRanks, UsageError,
+                "plan is for at most {} ranks that share one model, found {}; give --ranks",
+                kMaxRanks, num_ranks);
   const std::int64_t node_bytes = options.node_memory.value_or(available_memory_bytes());
   if (checkpoint::is_architecture(options.model)) {
     return plan_architecture(options, num_ranks, node_bytes);

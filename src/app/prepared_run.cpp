@@ -15,6 +15,7 @@
 #include "caravan/core/log.h"
 #include "caravan/core/thread_team.h"
 #include "caravan/ops/kv_pool.h"
+#include "caravan/text/utf8.h"
 
 namespace caravan::app {
 namespace {
@@ -38,6 +39,24 @@ std::function<void(const std::string&)> unknown_field_warning() {
           log::escape_line(name));
     }
   };
+}
+
+// Texts that become part of prompts, of answers, or are compared with them.
+void check_texts(const JobOptions& options) {
+  Faults faults;
+  const auto check = [&](const char* name, const std::string& text) {
+    faults.attempt([&] {
+      const auto offset = text::find_invalid_utf8(text);
+      CARAVAN_CHECK(!offset, InputError, "--{}: not valid UTF-8: byte 0x{:02x} at byte {}", name,
+                    static_cast<unsigned char>(text[*offset]), *offset);
+    });
+  };
+  if (options.prompt) check("prompt", *options.prompt);
+  check("system", options.system);
+  check("date", options.date);
+  check("model-name", options.model_name);
+  for (const std::string& stop : options.stop) check("stop", stop);
+  faults.require_none();
 }
 
 }  // namespace
@@ -72,6 +91,7 @@ void check_options(Command command, const JobOptions& options) {
     if (stop.empty()) faults.emplace_back("--stop must not be empty");
   }
   CARAVAN_CHECK(faults.empty(), UsageError, "{}", fmt::join(faults, "\n"));
+  check_texts(options);
 }
 
 MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig& config,

@@ -1,5 +1,8 @@
 // What subcommands share about the process: its standard output and its place in a launch.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -58,6 +61,16 @@ std::int64_t peak_memory_bytes() {
     return std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;  // the file has KiB
   }
   return 0;
+}
+
+void open_standard_descriptors() {
+  // The lowest free number is given out, so that each one closed is filled in turn.
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+    const int opened = ::open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+    CARAVAN_CHECK(opened == descriptor, InternalError, "descriptor {} is closed and stays so: {}",
+                  descriptor, std::strerror(errno));
+  }
 }
 
 void print_result(const std::string& text) {

@@ -25,7 +25,11 @@ std::string input_text(const ParsedOptions& parsed) {
   if (!inputs.empty() && inputs.front() != "-") {
     return io::read_text_file(inputs.front(), kMaxTextBytes);
   }
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  CARAVAN_CHECK(!text.empty(), InputError,
+                "standard input is closed or empty, expected a text; `caravan tokenize --model "
+                "MODEL.h5 \"\"` shows the empty text");
+  return text;
 }
 
 std::vector<std::int32_t> parse_ids(const std::string& text, std::int64_t vocab_size) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "caravan/core/exception_text.h"
 #include "caravan/text/utf8.h"
 
 namespace caravan::batch {
@@ -38,9 +39,7 @@ std::int64_t nesting_depth(std::string_view text) {
 
 // The library's text without its own prefix, cut to a readable length.
 std::string parse_error_text(const std::string& what) {
-  std::string text = what;
-  if (const auto bracket = text.find("] "); bracket != std::string::npos)
-    text.erase(0, bracket + 2);
+  std::string text = without_type(what);
   // A record is one line, and has a number of its own in its file.
   constexpr std::string_view kPlace = "at line 1, column ";
   if (const auto place = text.find(kPlace); place != std::string::npos)

@@ -87,7 +87,7 @@ std::string inspect_text(const ModelFile& file, bool with_tensors) {
   const model::LlamaConfig& config = about.config;
   std::string out;
   const auto line = [&](std::string_view label, const std::string& value) {
-    out += fmt::format("{:<14}{}\n", label, value);
+    out += fmt::format("{:<14}{}\n", label, log::escape_line(value));
   };
   line("file", fmt::format("{} ({}, format version {})", file.path(),
                            format_bytes(static_cast<double>(file.file_bytes())), kFormatVersion));
@@ -120,8 +120,7 @@ std::string inspect_text(const ModelFile& file, bool with_tensors) {
                    about.tokenizer.add_bos ? fmt::format(", BOS {} first", *about.tokenizer.bos_id)
                                            : ", no BOS"));
   line("chat format", std::string(text::chat_format_name(about.chat_format)));
-  if (!about.chat_default_system.empty())
-    line("system text", log::escape_line(about.chat_default_system));
+  if (!about.chat_default_system.empty()) line("system text", about.chat_default_system);
   line("generation", generation_text(about.generation));
   if (!with_tensors) return out;
   out += fmt::format("\n{:<28}{:<18}{:<7}{:<14}{:>6}{:>14}\n", "tensor", "stored shape", "dtype",

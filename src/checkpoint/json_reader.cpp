@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "caravan/core/error.h"
+#include "caravan/core/exception_text.h"
 
 namespace caravan::checkpoint {
 
@@ -18,7 +19,7 @@ Json JsonReader::parse(const std::string& text, const std::string& where) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw InputError(fmt::format("{} is not valid JSON: {}", where, error.what()));
+    throw InputError(fmt::format("{} is not valid JSON: {}", where, without_type(error.what())));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "caravan/core/error.h"
+#include "caravan/core/exception_text.h"
 #include "jinja_node.h"
 #include "jinja_values.h"
 
@@ -259,7 +260,7 @@ std::optional<std::string> Template::render(const Value& variables, const std::s
   } catch (const Refused&) {
     return std::nullopt;
   } catch (const Value::exception& fault) {
-    throw InputError(fmt::format("a value of the template: {}", fault.what()));
+    throw InputError(fmt::format("a value of the template: {}", without_type(fault.what())));
   }
   return run.take_output();
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "caravan/core/error.h"
+#include "caravan/core/exception_text.h"
 
 namespace caravan::text {
 
@@ -10,7 +11,7 @@ Json parse_json(const std::string& text, std::string_view source) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw InputError(fmt::format("{} is not valid JSON: {}", source, error.what()));
+    throw InputError(fmt::format("{} is not valid JSON: {}", source, without_type(error.what())));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "caravan/core/error.h"
+#include "caravan/core/exception_text.h"
 
 namespace caravan::text {
 namespace {
@@ -101,7 +102,7 @@ OrderedJson parse(const std::string& json, std::string_view where) {
   try {
     return OrderedJson::parse(json, shallow);
   } catch (const OrderedJson::exception& error) {
-    throw InputError(fmt::format("{} is not valid JSON: {}", where, error.what()));
+    throw InputError(fmt::format("{} is not valid JSON: {}", where, without_type(error.what())));
   }
 }
 
@@ -117,7 +118,8 @@ std::string python_json_string(std::string_view text, std::string_view where) {
   try {
     return OrderedJson(text).dump();
   } catch (const OrderedJson::exception& error) {
-    throw InputError(fmt::format("{} cannot be written as JSON: {}", where, error.what()));
+    throw InputError(
+        fmt::format("{} cannot be written as JSON: {}", where, without_type(error.what())));
   }
 }
 

@@ -91,6 +91,25 @@ TEST_F(ErrorsTest, ASignalWhileStandardInputIsReadStopsTheRun) {
   expect_no_traces();
 }
 
+// Otherwise a pipe of the MPI library gets the number of standard input and is read for ever.
+TEST_F(ErrorsTest, ClosedStandardInputIsAnEmptyOne) {
+  ProcessOptions options;
+  options.environment = launch_environment();
+  options.deadline_seconds = 60;
+  const std::string output = folder_.file("out.jsonl");
+  const auto closed = [&](const std::string& arguments) {
+    return run_process(
+        {"/bin/sh", "-c", "exec \"$0\" " + arguments + " <&-", CARAVAN_PROGRAM, model(), output},
+        options);
+  };
+  expect(closed("run --model \"$1\" --input - --output \"$2\""), 65, {"standard input is closed"});
+  expect(closed("tokenize --model \"$1\""), 65, {"standard input is closed"});
+  expect_no_traces();
+  const ProcessResult prompt = closed("run --model \"$1\" --prompt Hi --max-tokens 2 2>&-");
+  EXPECT_EQ(prompt.code, 0);
+  EXPECT_FALSE(prompt.out.empty());
+}
+
 TEST_F(ErrorsTest, UnknownVariablesSuggestTheNearest) {
   ProcessOptions options;
   options.environment["CARAVAN_TEMPRATURE"] = "0";
@@ -134,6 +153,55 @@ TEST_F(ErrorsTest, DamagedWeightsAreFoundWhileReading) {
     EXPECT_EQ(result.code, 78) << result.err;
     EXPECT_NE(result.err.find("checksum"), std::string::npos) << result.err;
   }
+}
+
+TEST_F(ErrorsTest, WeightsThatAreNoNumbersAreAFaultOfTheModel) {
+  const std::string copy = folder_.file("nan.h5");
+  std::string bytes = read_whole(model());
+  bytes.replace(bytes.size() * 3 / 4, 64, std::string(64, '\xff'));
+  folder_.write("nan.h5", bytes);
+  expect(caravan({"run", "--model", copy, "--no-verify", "--prompt", "Hi"}), 78, {"checkpoint"});
+}
+
+TEST_F(ErrorsTest, TextsThatAreNoUtf8AreNamedByTheirOption) {
+  for (const char* option : {"--prompt", "--system", "--stop", "--date", "--model-name"}) {
+    Arguments arguments = {"run", "--model", model()};
+    if (std::string(option) != "--prompt") arguments.insert(arguments.end(), {"--prompt", "Hi"});
+    arguments.insert(arguments.end(), {option, "a\xff"});
+    expect(caravan(arguments), 65,
+           {std::string(option) + ": not valid UTF-8: byte 0xff at byte 1"});
+  }
+}
+
+TEST_F(ErrorsTest, APlanOfTooManyRanksIsRefusedAtOnce) {
+  expect(caravan({"plan", "--model", model(), "--ranks", "5000"}), 64, {"at most 4096", "5000"});
+}
+
+TEST_F(ErrorsTest, AValueOfAConfigurationFileIsNamedByFileAndOption) {
+  const std::string config = folder_.write("run.ini", "stop = \"abc\n");
+  expect(caravan(run_arguments("out.jsonl", {"--config", config})), 64,
+         {config + ": stop", "JSON"});
+}
+
+TEST_F(ErrorsTest, NamesOfModelsCannotMoveTheCursor) {
+  const std::string copy = folder_.file("named.h5");
+  const ProcessResult converted =
+      caravan({"convert", std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31", copy,
+               "--name", "a\x1b[31mb"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const ProcessResult shown = caravan({"inspect", copy});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(shown.out.find('\x1b'), std::string::npos);
+  EXPECT_NE(shown.out.find("[31mb"), std::string::npos) << shown.out;
+}
+
+TEST_F(ErrorsTest, SourcesThatAreNoJsonAreSaidInOurWords) {
+  fs::copy(std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31", folder_.file("hf"));
+  folder_.write("hf/config.json", "{\"model_type\": llama}");
+  const ProcessResult result = caravan({"convert", folder_.file("hf"), folder_.file("out.h5")});
+  expect(result, 65, {"config.json", "not valid JSON: parse error"});
+  EXPECT_EQ(result.err.find("json.exception"), std::string::npos) << result.err;
+  expect_no_traces();
 }
 
 TEST_F(ErrorsTest, BadJsonOnLineSeven) {
