@@ -124,7 +124,8 @@ void match_tensors(Source& source, std::vector<SourceTensor> found, const Vision
 
 void choose_chat_format(ModelDescription& description, const SourceOptions& options,
                         const std::string& where) {
-  const auto recognised = text::recognise_chat_template(description.chat_template);
+  const auto recognised =
+      text::recognise_chat_template(description.chat_template, description.tokenizer);
   CARAVAN_CHECK(recognised.has_value() || options.chat_format.has_value(), InputError,
                 "{} has a chat template that belongs to no known format; choose one with "
                 "--chat-format {}",

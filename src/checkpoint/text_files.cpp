@@ -34,7 +34,8 @@ text::TokenizerSideFiles side_files(const fs::path& place) {
           read_optional(find_file({place}, "special_tokens_map.json"))};
 }
 
-// chat_template in tokenizer_config.json is a text, or a list of named ones.
+// chat_template in tokenizer_config.json is a text, or a list of named ones. A list without a
+// default is given as it is, for what is no template is refused unless a format is chosen.
 std::string configured_template(const fs::path& path) {
   const Json parsed = JsonReader::parse(read_small_file(path, kMaxConfigBytes), path.string());
   const JsonReader config(parsed, path.string());
@@ -45,7 +46,7 @@ std::string configured_template(const fs::path& path) {
     const JsonReader named(entry, config.where() + ", \"chat_template\"");
     if (named.text("name") == "default") return named.text("template").value_or("");
   }
-  return {};
+  return value->empty() ? std::string() : value->dump();
 }
 
 }  // namespace

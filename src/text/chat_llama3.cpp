@@ -145,6 +145,9 @@ class Llama3Layout {
       return;
     }
     const bool is_tool = message.role == "tool" || message.role == "ipython";
+    CARAVAN_CHECK(message.role != "tool" || has_system_block(), InputError,
+                  "messages[{}]: the chat format {} has no messages with the role \"tool\"", index,
+                  chat_format_name(kind_));
     const std::string_view role = is_tool ? "ipython" : checked_role(message, index);
     start(role);
     if (is_tool && has_system_block()) {

@@ -1,8 +1,9 @@
 // Recognises the Jinja templates of the built-in formats by what they print: a template belongs to
-// a format if a few conversations come out of both as the same text. One that does anything else
-// is not guessed at.
+// a format if conversations come out of both as the same text. One that does anything else, or
+// refuses what the format takes, is not guessed at.
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,36 +23,56 @@ constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 18;
 constexpr std::string_view kImage = "<|image|>";
 constexpr std::string_view kChatMlSystem = "<|im_start|>system\n", kChatMlEnd = "<|im_end|>";
 
-/// What bos_token and eos_token are called where a format is at home.
-struct Family {
-  ChatFormatKind kind;
-  const char* bos;
-  const char* eos;
-  bool prints_bos_once;  // some templates leave it to the tokenizer
-};
-constexpr Family kFamilies[] = {
-    {ChatFormatKind::kLlama3, "<|begin_of_text|>", "<|eot_id|>", true},
-    {ChatFormatKind::kLlama3Plain, "<|begin_of_text|>", "<|eot_id|>", true},
-    {ChatFormatKind::kLlama31, "<|begin_of_text|>", "<|eot_id|>", true},
-    {ChatFormatKind::kLlama32Vision, "<|begin_of_text|>", "<|eot_id|>", true},
-    {ChatFormatKind::kChatMl, "<s>", "</s>", false},
-    {ChatFormatKind::kLlama2, "<s>", "</s>", false},
-    {ChatFormatKind::kZephyr, "<s>", "</s>", false},
-};
+constexpr std::string_view kBeginOfText = "<|begin_of_text|>";
+constexpr std::array kKinds = {ChatFormatKind::kLlama3,  ChatFormatKind::kLlama3Plain,
+                               ChatFormatKind::kLlama31, ChatFormatKind::kLlama32Vision,
+                               ChatFormatKind::kChatMl,  ChatFormatKind::kLlama2,
+                               ChatFormatKind::kZephyr};
 
-/// A byte is a token, so that ids give back the very text that a format lays out.
-TokenizerSpec spelling_spec(const Family& family) {
+std::optional<std::string> content_of(const TokenizerSpec& spec, std::optional<std::int32_t> id) {
+  if (!id) return std::nullopt;
+  for (const AddedToken& added : spec.added_tokens) {
+    if (added.id == *id) return added.content;
+  }
+  const auto index = static_cast<std::size_t>(*id);
+  if (*id < 0 || index >= spec.tokens.size()) return std::nullopt;
+  return spec.tokens[index];
+}
+
+std::vector<std::string> special_contents(const TokenizerSpec& spec) {
+  std::vector<std::string> contents;
+  for (const AddedToken& added : spec.added_tokens) {
+    if (added.special && !added.content.empty()) contents.push_back(added.content);
+  }
+  return contents;
+}
+
+/// A byte is a token, so that ids give back the very text that a format lays out. The control
+/// tokens are those of the source, and those without which a format could not be tried.
+TokenizerSpec spelling_spec(const TokenizerSpec& source) {
+  std::vector<std::string> contents = special_contents(source);
+  const auto bos = content_of(source, source.bos_id), eos = content_of(source, source.eos_id);
+  for (const auto& content : {bos, eos}) {
+    if (content && !content->empty()) contents.push_back(*content);
+  }
+  for (const std::string_view content :
+       {kBeginOfText, std::string_view("<|start_header_id|>"),
+        std::string_view("<|end_header_id|>"), std::string_view("<|eot_id|>"), kImage,
+        std::string_view("<|im_start|>"), kChatMlEnd}) {
+    contents.emplace_back(content);
+  }
+  std::sort(contents.begin(), contents.end());
+  contents.erase(std::unique(contents.begin(), contents.end()), contents.end());
+
   TokenizerSpec spec;
   spec.kind = TokenizerKind::kTiktoken;
   for (int byte = 0; byte < 256; ++byte) spec.tokens.emplace_back(1, static_cast<char>(byte));
-  for (const char* content : {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
-                              "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>",
-                              "<|image|>", "<|im_start|>", "<|im_end|>", "<s>", "</s>"}) {
+  for (const std::string& content : contents) {
     AddedToken added;
     added.id = static_cast<std::int32_t>(spec.tokens.size());
     added.content = content;
-    if (content == std::string_view(family.bos)) spec.bos_id = added.id;
-    if (content == std::string_view(family.eos)) spec.eos_id = added.id;
+    if (bos == content) spec.bos_id = added.id;
+    if (eos == content) spec.eos_id = added.id;
     spec.tokens.emplace_back();
     spec.added_tokens.push_back(std::move(added));
   }
@@ -59,22 +80,40 @@ TokenizerSpec spelling_spec(const Family& family) {
 }
 
 /// Conversations that tell layouts apart: with and without system text, white space at both ends,
-/// several turns, an answer at the end, roles that do not alternate, thoughts in an answer, images.
+/// few and many turns, an answer at the end, roles that do not alternate, thoughts and what looks
+/// like marks of layouts, long texts, images.
 std::vector<Messages> probes() {
   const ChatMessage system{"system", " You are 7 Robots.\n", {}};
   const ChatMessage question{"user", "\n What is it?  ", {}};
   const ChatMessage answer{"assistant", " An Apple, at last \n", {}};
   const ChatMessage thought{"assistant", "<think>so</think>A plain answer", {}};
   const ChatMessage more{"user", "And then, a b c d e f g?", {}};
+  const ChatMessage marked{"assistant", "[THINK]a[/THINK] <think>b</think>\n</s> [/INST] c", {}};
+  const ChatMessage asked{"user", "Is </think> or [/THINK] or <|x|> a tag?", {}};
+  const ChatMessage named{"ipython", "42", {}};
+  std::string words;
+  while (words.size() < 2000) words += "word " + std::to_string(words.size()) + ", ";
+  const ChatMessage lengthy{"user", words, {}}, lengthy_answer{"assistant", words, {}};
   const ChatMessage shown{"user", "Look: or rather ", {}, {0, 6, 16}};
-  return {{question},
-          {system, more},
-          {more, answer, question},
-          {system, question, answer, more, thought, question},
-          {system, question, answer},
-          {more, question},
-          {question, system, more},
-          {shown, answer, shown}};
+  std::vector<Messages> all = {{question},
+                               {system, more},
+                               {more, answer, question},
+                               {system, question, answer, more, thought, question},
+                               {system, question, answer},
+                               {more, question},
+                               {question, system, more},
+                               {asked, marked, question},
+                               {lengthy, lengthy_answer, more},
+                               {more, answer, named},
+                               {shown, answer, shown}};
+  Messages growing;
+  while (growing.size() < 9) {
+    growing.push_back(growing.size() % 2 == 1 ? answer : more);
+    all.push_back(growing);
+  }
+  growing.insert(growing.begin(), system);
+  all.push_back(growing);
+  return all;
 }
 
 bool has_images(const Messages& messages) {
@@ -108,54 +147,100 @@ jinja::Value json_of(const Messages& messages) {
   return list;
 }
 
-/// What the built-in format lays out; empty where it refuses the conversation.
-std::optional<std::string> laid_out(const ChatFormat& format, const Tokenizer& tokenizer,
-                                    const Messages& messages, bool add_generation_prompt) {
-  ChatOptions options;
-  options.add_generation_prompt = add_generation_prompt;
-  try {
-    return tokenizer.decode_bytes(format.render(messages, options), true);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
+/// The role of tools is for templates that know tools; others may refuse it.
+bool names_tool(const Messages& messages) { return messages.back().role == "ipython"; }
+
+bool mentions(const Messages& messages, const std::string& text) {
+  return std::any_of(messages.begin(), messages.end(), [&](const ChatMessage& message) {
+    return message.content.find(text) != std::string::npos;
+  });
 }
 
+/// One template against the built-in formats, with the control tokens of its source.
 class Recognition {
  public:
-  Recognition(const jinja::Template& source, const Family& family)
-      : source_(source), family_(family), tokenizer_(spelling_spec(family)) {}
+  Recognition(const jinja::Template& source, const TokenizerSpec& spec)
+      : source_(source),
+        specials_(special_contents(spec)),
+        bos_(content_of(spec, spec.bos_id)),
+        eos_(content_of(spec, spec.eos_id)),
+        tokenizer_(spelling_spec(spec)) {}
 
   /// The default system text if the template prints what the format does, or nothing.
-  std::optional<std::string> run() const {
-    const std::string system = family_.kind == ChatFormatKind::kChatMl ? chatml_system() : "";
-    const ChatFormat format(family_.kind, tokenizer_, system, tokenizer_.special_id(kImage));
-    std::size_t compared = 0;
-    for (const Messages& messages : probes()) {
-      const auto with_prompt = laid_out(format, tokenizer_, messages, true);
-      const auto without = laid_out(format, tokenizer_, messages, false);
-      if (!with_prompt || (has_images(messages) && !prints_images(messages))) continue;
-      const auto printed_with = printed(messages, true);
-      const auto printed_without = printed(messages, false);
-      if (!printed_with || !printed_without) continue;
-      // The first template of Llama 3 prints the header of the answer whatever is asked.
-      const bool same =
-          is_same(*printed_with, *with_prompt) &&
-          (is_same(*printed_without, *without) || is_same(*printed_without, *with_prompt));
-      if (!same) return std::nullopt;
-      ++compared;
+  std::optional<std::string> run(ChatFormatKind kind) const {
+    std::string system;
+    if (kind == ChatFormatKind::kChatMl) {
+      system = chatml_system(ChatOptions{}.date);
+      // One that tells the date is not the same tomorrow.
+      if (chatml_system("1 Jan 1970") != system) return std::nullopt;
     }
-    return compared >= kLeastProbes ? std::optional(system) : std::nullopt;
+    try {
+      const ChatFormat format(kind, tokenizer_, system, tokenizer_.special_id(kImage));
+      for (const Messages& messages : probes()) {
+        if (!is_same(format, messages)) return std::nullopt;
+      }
+    } catch (const ConfigError&) {  // the source has no BOS or EOS, which the format needs
+      return std::nullopt;
+    }
+    return system;
   }
 
  private:
-  static constexpr std::size_t kLeastProbes = 4;
+  struct LaidOut {
+    std::string text;
+    bool is_faithful;  // what the source knows as control tokens are control tokens
+  };
 
-  std::optional<std::string> printed(const Messages& messages, bool add_generation_prompt) const {
-    const jinja::Value variables = {{"messages", json_of(messages)},
-                                    {"bos_token", family_.bos},
-                                    {"eos_token", family_.eos},
-                                    {"add_generation_prompt", add_generation_prompt}};
-    return source_.render(variables, ChatOptions{}.date);
+  /// Whether both lay the conversation out alike, or the format refuses it.
+  bool is_same(const ChatFormat& format, const Messages& messages) const {
+    const bool has_tool_form = format.kind() == ChatFormatKind::kLlama31 ||
+                               format.kind() == ChatFormatKind::kLlama32Vision;
+    if (has_tool_form && names_tool(messages)) return true;  // always the models' own
+    const auto with_prompt = laid_out(format, messages, true);
+    const auto without = laid_out(format, messages, false);
+    if (!with_prompt || !without || (has_images(messages) && !prints_images(messages))) return true;
+    if (!with_prompt->is_faithful) return false;
+    const auto printed_with = printed(messages, true);
+    const auto printed_without = printed(messages, false);
+    if (!printed_with || !printed_without) return names_tool(messages);
+    // The first template of Llama 3 prints the header of the answer whatever is asked.
+    return is_same(format.kind(), *printed_with, with_prompt->text) &&
+           (is_same(format.kind(), *printed_without, without->text) ||
+            is_same(format.kind(), *printed_without, with_prompt->text));
+  }
+
+  /// What the built-in format lays out; empty where it refuses the conversation.
+  std::optional<LaidOut> laid_out(const ChatFormat& format, const Messages& messages,
+                                  bool add_generation_prompt) const {
+    ChatOptions options;
+    options.add_generation_prompt = add_generation_prompt;
+    std::vector<std::int32_t> ids;
+    try {
+      ids = format.render(messages, options);
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+    std::string plain;  // NUL where a control token stands
+    for (const std::int32_t id : ids) {
+      plain += tokenizer_.is_special(id) ? std::string(1, '\0')
+                                         : std::string(tokenizer_.token_bytes(id));
+    }
+    const bool spelled =
+        std::any_of(specials_.begin(), specials_.end(), [&](const std::string& special) {
+          return plain.find(special) != std::string::npos && !mentions(messages, special);
+        });
+    return LaidOut{tokenizer_.decode_bytes(ids, true), !spelled};
+  }
+
+  std::optional<std::string> printed(const Messages& messages, bool add_generation_prompt,
+                                     const std::string& date = ChatOptions{}.date) const {
+    jinja::Value variables = {{"messages", json_of(messages)},
+                              {"tools", nullptr},
+                              {"documents", nullptr},
+                              {"add_generation_prompt", add_generation_prompt}};
+    if (bos_) variables["bos_token"] = *bos_;
+    if (eos_) variables["eos_token"] = *eos_;
+    return source_.render(variables, date);
   }
 
   /// A template that takes texts alone says nothing about images, or fails at lists of parts.
@@ -168,16 +253,19 @@ class Recognition {
     }
   }
 
-  bool is_same(const std::string& printed, const std::string& expected) const {
+  bool is_same(ChatFormatKind kind, const std::string& printed, const std::string& expected) const {
     if (printed == expected) return true;
-    const std::string_view bos = family_.bos;
-    return family_.prints_bos_once && expected.starts_with(bos) &&
-           printed == std::string_view(expected).substr(bos.size());
+    const bool may_lack_bos = kind == ChatFormatKind::kLlama3 ||
+                              kind == ChatFormatKind::kLlama3Plain ||
+                              kind == ChatFormatKind::kLlama31 ||
+                              kind == ChatFormatKind::kLlama32Vision;  // left to the tokenizer
+    const std::string bos = bos_.value_or(std::string(kBeginOfText));
+    return may_lack_bos && expected.starts_with(bos) && printed == expected.substr(bos.size());
   }
 
   /// The system text that a ChatML template prints by itself.
-  std::string chatml_system() const {
-    const auto text = printed({{"user", "x", {}}}, true);
+  std::string chatml_system(const std::string& date) const {
+    const auto text = printed({{"user", "x", {}}}, true, date);
     if (!text || !text->starts_with(kChatMlSystem)) return {};
     const std::size_t end = text->find(kChatMlEnd);
     if (end == std::string::npos) return {};
@@ -185,22 +273,23 @@ class Recognition {
   }
 
   const jinja::Template& source_;
-  const Family& family_;
+  std::vector<std::string> specials_;
+  std::optional<std::string> bos_, eos_;
   Tokenizer tokenizer_;
 };
 
 }  // namespace
 
-std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jinja) {
+std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jinja,
+                                                          const TokenizerSpec& tokenizer) {
   if (jinja.empty()) return RecognisedTemplate{};
   try {
     CARAVAN_CHECK(jinja.size() <= kMaxTemplateBytes, InputError, "it has more than {} bytes",
                   kMaxTemplateBytes);
     const jinja::Template source(jinja);
-    for (const Family& family : kFamilies) {
-      if (const auto system = Recognition(source, family).run()) {
-        return RecognisedTemplate{family.kind, *system};
-      }
+    const Recognition recognition(source, tokenizer);
+    for (const ChatFormatKind kind : kKinds) {
+      if (const auto system = recognition.run(kind)) return RecognisedTemplate{kind, *system};
     }
   } catch (const InputError& error) {
     log::info("the chat template cannot be followed: {}", error.what());

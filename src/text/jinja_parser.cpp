@@ -1,5 +1,5 @@
-// Precedence, from the weakest: if-else, or, and, not, comparisons and tests, + - ~, * / // %,
-// unary minus, and what follows a value directly (attributes, items, calls, filters).
+// Precedence, from the weakest: if-else, or, and, not, comparisons, + -, ~, * / // %, filters and
+// tests, unary minus, and what follows a value directly (attributes, items, calls).
 
 #include <algorithm>
 #include <array>
@@ -247,45 +247,41 @@ class Parser {
 
   NodePtr comparison() {
     NodePtr left = sum();
-    while (true) {
+    for (bool compared = false;; compared = true) {
       std::string name;
       for (const std::string_view symbol : {"==", "!=", "<=", ">=", "<", ">"}) {
         if (name.empty() && take_symbol(symbol)) name = symbol;
       }
       if (name.empty() && take_word("in")) name = "in";
-      if (!name.empty()) {
-        left = binary(name, std::move(left), sum());
-        continue;
-      }
-      if (is_word("not") && tokens_[at_ + 1].text == "in") {
-        at_ += 2;
-        left = unary("not", binary("in", std::move(left), sum()));
-      } else if (take_word("is")) {
-        const bool negated = take_word("not");
-        NodePtr test = make(Kind::kTest, need_name());
-        test->children.push_back(std::move(left));
-        left = measured(std::move(test));
-        if (negated) left = unary("not", std::move(left));
-      } else {
-        return left;
-      }
+      const bool not_in = name.empty() && is_word("not") && tokens_[at_ + 1].text == "in";
+      if (name.empty() && !not_in) return left;
+      CARAVAN_CHECK(!compared, InputError, "chains of comparisons are not supported");
+      if (not_in) at_ += 2;
+      left = binary(not_in ? "in" : name, std::move(left), sum());
+      if (not_in) left = unary("not", std::move(left));
     }
   }
 
   NodePtr sum() {
-    NodePtr left = product();
-    while (is_symbol("+") || is_symbol("-") || is_symbol("~")) {
+    NodePtr left = joined();
+    while (is_symbol("+") || is_symbol("-")) {
       const std::string name = tokens_[at_++].text;
-      left = binary(name, std::move(left), product());
+      left = binary(name, std::move(left), joined());
     }
     return left;
   }
 
+  NodePtr joined() {
+    NodePtr left = product();
+    while (take_symbol("~")) left = binary("~", std::move(left), product());
+    return left;
+  }
+
   NodePtr product() {
-    NodePtr left = signed_value();
+    NodePtr left = tested(signed_value());
     while (is_symbol("*") || is_symbol("/") || is_symbol("//") || is_symbol("%")) {
       const std::string name = tokens_[at_++].text;
-      left = binary(name, std::move(left), signed_value());
+      left = binary(name, std::move(left), tested(signed_value()));
     }
     return left;
   }
@@ -305,7 +301,11 @@ class Parser {
         while (token().kind == Token::Kind::kString) text += tokens_[at_++].text;
         return literal(text);
       }
-      case Token::Kind::kNumber: return literal(Value::parse(first.text, nullptr, false));
+      case Token::Kind::kNumber: {
+        Value number = Value::parse(first.text, nullptr, false);
+        CARAVAN_CHECK(number.is_number(), InputError, "\"{}\" is no number", first.text);
+        return literal(std::move(number));
+      }
       case Token::Kind::kName: return named_value(first.text);
       case Token::Kind::kSymbol: break;
       default: throw InputError("an expression is missing");
@@ -360,14 +360,30 @@ class Parser {
         next = make(Kind::kCall);
         next->children.push_back(std::move(value));
         arguments(*next);
-      } else if (take_symbol("|")) {
-        next = make(Kind::kFilter, need_name());
-        next->children.push_back(std::move(value));
-        if (take_symbol("(")) arguments(*next);
       } else {
         return value;
       }
       value = measured(std::move(next));
+    }
+  }
+
+  /// Filters and tests; both take the sign of a value with it.
+  NodePtr tested(NodePtr value) {
+    while (true) {
+      if (take_symbol("|")) {
+        NodePtr filter = make(Kind::kFilter, need_name());
+        filter->children.push_back(std::move(value));
+        if (take_symbol("(")) arguments(*filter);
+        value = measured(std::move(filter));
+      } else if (take_word("is")) {
+        const bool negated = take_word("not");
+        NodePtr test = make(Kind::kTest, need_name());
+        test->children.push_back(std::move(value));
+        value = measured(std::move(test));
+        if (negated) value = unary("not", std::move(value));
+      } else {
+        return value;
+      }
     }
   }
 

@@ -1,5 +1,7 @@
 #include "jinja_template.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -16,6 +18,13 @@ constexpr std::int64_t kMaxSteps = 50'000;
 constexpr std::int64_t kMaxWork = 16'000'000;  // bytes of all values that appear
 constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 20;
 constexpr int kMaxValueDepth = 30;
+
+/// Functions and classes that templates can ask for. "range" and so on cannot be called here.
+bool is_function(std::string_view name) {
+  constexpr std::array kNames = {"raise_exception", "strftime_now", "namespace", "range", "dict",
+                                 "lipsum",          "cycler",       "joiner"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
 
 /// About the bytes of a value. Values are copied, so that it is also about the time they take.
 std::int64_t weight(const Value& value, int depth = 0) {
@@ -90,7 +99,8 @@ class Run {
       return;
     }
     Value* target = find(statement.name);
-    if (target == nullptr || !target->is_object()) throw Refused{};
+    CARAVAN_CHECK(target != nullptr && target->is_object(), InputError, "\"{}\" is no namespace",
+                  statement.name);
     (*target)[statement.attribute] = std::move(value);
   }
 
@@ -99,7 +109,8 @@ class Run {
       scopes_.back()[statement.names[0]] = entry;
       return;
     }
-    if (!entry.is_array() || entry.size() != statement.names.size()) throw Refused{};
+    CARAVAN_CHECK(entry.is_array() && entry.size() == statement.names.size(), InputError,
+                  "a loop over {} names needs lists of as many values", statement.names.size());
     for (std::size_t i = 0; i < entry.size(); ++i) scopes_.back()[statement.names[i]] = entry[i];
   }
 
@@ -107,7 +118,8 @@ class Run {
     Value all = evaluate(*statement.children[0]);
     if (all.is_discarded()) all = Value::array();
     if (all.is_object() || all.is_string()) all = filtered("list", all, {}, {});
-    if (!all.is_array()) throw Refused{};
+    CARAVAN_CHECK(all.is_array(), InputError, "a loop needs a list, found a value of the kind {}",
+                  all.type_name());
     Value entries = Value::array();
     for (const Value& entry : all) {
       if (statement.children[1] != nullptr) {
@@ -127,6 +139,8 @@ class Run {
                      {"first", i == 0},
                      {"last", i + 1 == entries.size()},
                      {"length", entries.size()},
+                     {"depth", 1},
+                     {"depth0", 0},
                      {"revindex", entries.size() - i},
                      {"revindex0", entries.size() - i - 1}};
       if (i > 0) about["previtem"] = entries[i - 1];
@@ -159,7 +173,12 @@ class Run {
       case Kind::kLiteral: return node.literal;
       case Kind::kVariable: {
         const Value* found = find(node.name);
-        return found == nullptr ? undefined() : *found;
+        if (found != nullptr) return *found;
+        if (is_function(node.name)) return Value::binary({});  // is defined, and cannot be printed
+        const bool is_known =
+            !node.name.ends_with("_token") || node.name == "bos_token" || node.name == "eos_token";
+        CARAVAN_CHECK(is_known, InputError, "the variable \"{}\" is not supported", node.name);
+        return undefined();
       }
       case Kind::kList: {
         Value list = Value::array();
@@ -169,11 +188,13 @@ class Run {
       case Kind::kMap: {
         Value map = Value::object();
         for (std::size_t i = 0; i < node.children.size(); i += 2) {
-          map[printed(evaluate(*node.children[i]))] = evaluate(*node.children[i + 1]);
+          const Value key = evaluate(*node.children[i]);
+          CARAVAN_CHECK(key.is_string(), InputError, "keys of maps must be texts here");
+          map[key.get<std::string>()] = evaluate(*node.children[i + 1]);
         }
         return map;
       }
-      case Kind::kAttribute: return item_of(evaluate(*node.children[0]), node.name);
+      case Kind::kAttribute: return attribute_of(evaluate(*node.children[0]), node.name);
       case Kind::kItem: return item_of(evaluate(*node.children[0]), evaluate(*node.children[1]));
       case Kind::kSlice:
         return slice_of(evaluate(*node.children[0]), bound(node, 1), bound(node, 2),
@@ -227,12 +248,20 @@ class Run {
     const Node& what = *node.children[0];
     if (what.kind == Kind::kAttribute) {
       const Value object = evaluate(*what.children[0]);
+      CARAVAN_CHECK(node.named.empty(), InputError,
+                    "the method \"{}\" is not supported with {}=", what.name, node.named[0].first);
       return called(object, what.name, arguments(node));
     }
     CARAVAN_CHECK(what.kind == Kind::kVariable, InputError, "such a call is not supported");
     if (what.name == "raise_exception") throw Refused{};
-    if (what.name == "strftime_now") return now_;
+    if (what.name == "strftime_now") {
+      const Arguments form = arguments(node);
+      CARAVAN_CHECK(form.size() == 1 && form[0] == "%d %b %Y", InputError,
+                    "strftime_now is only supported with \"%d %b %Y\"");
+      return now_;
+    }
     if (what.name == "namespace") {
+      CARAVAN_CHECK(node.children.size() == 1, InputError, "namespace() of a map is not supported");
       Value fields = Value::object();
       for (const auto& [name, value] : named(node)) fields[name] = value;
       return fields;

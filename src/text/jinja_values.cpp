@@ -1,7 +1,10 @@
 #include "jinja_values.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "caravan/core/error.h"
@@ -12,14 +15,105 @@ namespace {
 constexpr std::string_view kSpace = " \t\n\r\v\f";
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
+/// Python would mostly raise here too, but what it does in all such cases is not known here.
+[[noreturn]] void throw_unsupported(std::string_view wanted, const Value& value) {
+  throw InputError(fmt::format("expected {}, found a value of the kind {}", wanted,
+                               value.is_discarded() ? "undefined" : value.type_name()));
+}
+
 const std::string& text_of(const Value& value) {
-  if (!value.is_string()) throw Refused{};
+  if (!value.is_string()) throw_unsupported("a text", value);
   return value.get_ref<const std::string&>();
 }
 
 std::int64_t integer_of(const Value& value) {
-  if (!value.is_number_integer()) throw Refused{};
+  if (!value.is_number_integer()) throw_unsupported("an integer", value);
+  const bool fits = !value.is_number_unsigned() ||
+                    value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max();
+  CARAVAN_CHECK(fits, InputError, "a number is too large");
   return value.get<std::int64_t>();
+}
+
+/// Attributes that Python's texts, lists and maps have: methods, which are no values here.
+bool is_method(std::string_view name) {
+  constexpr std::array kNames = {"append",       "capitalize",
+                                 "casefold",     "center",
+                                 "clear",        "copy",
+                                 "count",        "encode",
+                                 "endswith",     "expandtabs",
+                                 "extend",       "find",
+                                 "format",       "format_map",
+                                 "fromkeys",     "get",
+                                 "index",        "insert",
+                                 "isalnum",      "isalpha",
+                                 "isascii",      "isdecimal",
+                                 "isdigit",      "isidentifier",
+                                 "islower",      "isnumeric",
+                                 "isprintable",  "isspace",
+                                 "istitle",      "isupper",
+                                 "items",        "join",
+                                 "keys",         "ljust",
+                                 "lower",        "lstrip",
+                                 "maketrans",    "partition",
+                                 "pop",          "popitem",
+                                 "remove",       "removeprefix",
+                                 "removesuffix", "replace",
+                                 "reverse",      "rfind",
+                                 "rindex",       "rjust",
+                                 "rpartition",   "rsplit",
+                                 "rstrip",       "setdefault",
+                                 "sort",         "split",
+                                 "splitlines",   "startswith",
+                                 "strip",        "swapcase",
+                                 "title",        "translate",
+                                 "update",       "upper",
+                                 "values",       "zfill",
+                                 "real",         "imag",
+                                 "numerator",    "denominator",
+                                 "bit_length",   "bit_count",
+                                 "to_bytes",     "from_bytes",
+                                 "conjugate",    "as_integer_ratio",
+                                 "is_integer",   "hex",
+                                 "fromhex"};
+  return name.starts_with("__") || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+void refuse_method(std::string_view name) {
+  CARAVAN_CHECK(!is_method(name), InputError, "the attribute \"{}\" is not supported", name);
+}
+
+/// As Python's ==: true is 1, and the order of a map does not count.
+bool equal(const Value& left, const Value& right) {
+  if (left.is_discarded() || right.is_discarded()) {
+    return left.is_discarded() && right.is_discarded();
+  }
+  const auto is_numeric = [](const Value& value) {
+    return value.is_number() || value.is_boolean();
+  };
+  if (is_numeric(left) && is_numeric(right)) {
+    const auto number = [](const Value& value) {
+      return value.is_boolean() ? Value(value.get<bool>() ? 1 : 0) : value;
+    };
+    return number(left) == number(right);
+  }
+  if (left.is_array() && right.is_array()) {
+    return std::equal(left.begin(), left.end(), right.begin(), right.end(), equal);
+  }
+  if (left.is_object() && right.is_object()) {
+    return left.size() == right.size() &&
+           std::all_of(left.items().begin(), left.items().end(), [&](const auto& entry) {
+             const auto found = right.find(entry.key());
+             return found != right.end() && equal(entry.value(), *found);
+           });
+  }
+  return left == right;
+}
+
+/// What filters call an attribute. They take "a.b" for two of them.
+Value attribute_by_name(const Value& entry, const Value& name) {
+  CARAVAN_CHECK(text_of(name).find('.') == std::string::npos, InputError,
+                "the attribute \"{}\" is not supported", text_of(name));
+  return item_of(entry, name);
 }
 
 std::string stripped(std::string_view text, std::string_view drop, bool left, bool right) {
@@ -48,7 +142,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
 Value split(const std::string& text, const Arguments& arguments) {
   CARAVAN_CHECK(arguments.size() == 1, InputError, "split() needs a separator here");
   const std::string& separator = text_of(arguments[0]);
-  if (separator.empty()) throw Refused{};
+  CARAVAN_CHECK(!separator.empty(), InputError, "split() needs a separator here");
   Value parts = Value::array();
   std::size_t at = 0;
   for (std::size_t found = text.find(separator); found != std::string::npos;
@@ -70,7 +164,7 @@ std::string with_letters(std::string text, const Change& change) {
 }
 
 Value pairs_of(const Value& object) {
-  if (!object.is_object()) throw Refused{};
+  if (!object.is_object()) throw_unsupported("a map", object);
   Value pairs = Value::array();
   for (const auto& [key, value] : object.items()) pairs.push_back(Value::array({key, value}));
   return pairs;
@@ -82,7 +176,7 @@ Value length_of(const Value& value) {
     const std::string& text = value.get_ref<const std::string&>();
     return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
   }
-  if (!value.is_structured()) throw Refused{};
+  if (!value.is_structured()) throw_unsupported("something with a length", value);
   return value.size();
 }
 
@@ -90,14 +184,15 @@ bool contains(const Value& container, const Value& value) {
   if (container.is_string()) {
     return container.get_ref<const std::string&>().find(text_of(value)) != std::string::npos;
   }
-  if (container.is_object()) return value.is_string() && container.contains(text_of(value));
-  if (!container.is_array()) throw Refused{};
-  return std::find(container.begin(), container.end(), value) != container.end();
+  if (container.is_object()) return container.contains(text_of(value));
+  if (!container.is_array()) throw_unsupported("a text, map or list behind \"in\"", container);
+  return std::any_of(container.begin(), container.end(),
+                     [&](const Value& entry) { return equal(entry, value); });
 }
 
 // Keeps the items whose attribute (or self) passes the test that the arguments name.
 Value selected(const Value& list, Arguments arguments, bool by_attribute, bool wanted) {
-  if (!list.is_array()) throw Refused{};
+  if (!list.is_array()) throw_unsupported("a list", list);
   Value attribute;
   if (by_attribute) {
     CARAVAN_CHECK(!arguments.empty(), InputError, "an attribute is missing");
@@ -106,14 +201,15 @@ Value selected(const Value& list, Arguments arguments, bool by_attribute, bool w
   }
   Value kept = Value::array();
   for (const Value& entry : list) {
-    const Value value = by_attribute ? item_of(entry, attribute) : entry;
+    const Value value = by_attribute ? attribute_by_name(entry, attribute) : entry;
     bool passes = is_true(value);
     if (!arguments.empty()) {
       const std::string& test = text_of(arguments[0]);
       if (test == "equalto" || test == "==" || test == "eq") {
         CARAVAN_CHECK(arguments.size() == 2, InputError, "equalto needs a value");
-        passes = value == arguments[1];
+        passes = equal(value, arguments[1]);
       } else {
+        CARAVAN_CHECK(arguments.size() == 1, InputError, "the test \"{}\" has arguments", test);
         passes = tested(test, value);
       }
     }
@@ -132,7 +228,7 @@ Value list_of(const Value& value) {
     }
     return letters;
   }
-  if (!value.is_object()) throw Refused{};
+  if (!value.is_object()) throw_unsupported("a list, text or map", value);
   Value keys = Value::array();
   for (const auto& [key, item] : value.items()) keys.push_back(key);
   return keys;
@@ -155,19 +251,20 @@ std::string printed(const Value& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "None";
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
-  if (value.is_number_integer()) return std::to_string(value.get<std::int64_t>());
+  if (value.is_number_integer()) return std::to_string(integer_of(value));
   throw InputError("printing a list, a map or a real number is not supported");
 }
 
 Value combined(const std::string& op, const Value& left, const Value& right) {
-  if (op == "==") return left.is_discarded() ? right.is_discarded() : left == right;
-  if (op == "!=") return left.is_discarded() ? !right.is_discarded() : left != right;
+  if (op == "==") return equal(left, right);
+  if (op == "!=") return !equal(left, right);
   if (op == "in") return contains(right, left);
   if (op == "~") return printed(left) + printed(right);
   if (op == "<" || op == ">" || op == "<=" || op == ">=") {
     const bool comparable =
         (left.is_number() && right.is_number()) || (left.is_string() && right.is_string());
-    if (!comparable) throw Refused{};
+    CARAVAN_CHECK(comparable, InputError,
+                  "the operator \"{}\" is only supported between two numbers or two texts", op);
     if (op == "<") return left < right;
     if (op == ">") return left > right;
     return op == "<=" ? left <= right : left >= right;
@@ -178,6 +275,7 @@ Value combined(const std::string& op, const Value& left, const Value& right) {
     all.insert(all.end(), right.begin(), right.end());
     return all;
   }
+  if (left.is_discarded() || right.is_discarded()) throw Refused{};
   const std::int64_t a = integer_of(left);
   const std::int64_t b = integer_of(right);
   std::int64_t result = 0;
@@ -199,6 +297,8 @@ Value combined(const std::string& op, const Value& left, const Value& right) {
 
 Value filtered(const std::string& name, const Value& value, const Arguments& arguments,
                const NamedArguments& named) {
+  CARAVAN_CHECK(named.empty() || name == "map", InputError,
+                "the filter \"{}\" is not supported with {}=", name, named[0].first);
   if (name == "trim" && arguments.empty()) return stripped(printed(value), kSpace, true, true);
   if (name == "length" || name == "count") return length_of(value);
   if (name == "string") return printed(value);
@@ -213,13 +313,14 @@ Value filtered(const std::string& name, const Value& value, const Arguments& arg
     return missing ? (arguments.empty() ? Value("") : arguments[0]) : value;
   }
   if (name == "first" || name == "last") {
-    if (!value.is_array()) throw Refused{};
+    if (!value.is_array()) throw_unsupported("a list", value);
     if (value.empty()) return undefined();
     return name == "first" ? value.front() : value.back();
   }
   if (name == "reverse") return slice_of(value, nullptr, nullptr, -1);
   if (name == "join") {
-    if (!value.is_array()) throw Refused{};
+    if (!value.is_array()) throw_unsupported("a list", value);
+    CARAVAN_CHECK(arguments.size() <= 1, InputError, "join() of attributes is not supported");
     const std::string separator = arguments.empty() ? std::string() : text_of(arguments[0]);
     std::string text;
     for (std::size_t i = 0; i < value.size(); ++i) {
@@ -230,9 +331,9 @@ Value filtered(const std::string& name, const Value& value, const Arguments& arg
     return text;
   }
   if (name == "map" && arguments.empty() && named.size() == 1 && named[0].first == "attribute") {
-    if (!value.is_array()) throw Refused{};
+    if (!value.is_array()) throw_unsupported("a list", value);
     Value mapped = Value::array();
-    for (const Value& entry : value) mapped.push_back(item_of(entry, named[0].second));
+    for (const Value& entry : value) mapped.push_back(attribute_by_name(entry, named[0].second));
     return mapped;
   }
   if (name == "select" || name == "reject") {
@@ -242,8 +343,9 @@ Value filtered(const std::string& name, const Value& value, const Arguments& arg
     return selected(value, arguments, true, name == "selectattr");
   }
   if (name == "tojson") {
-    if (value.is_discarded()) throw Refused{};
-    return value.dump();  // spaces and non-ASCII letters are not those of Python: never equal
+    CARAVAN_CHECK(!value.is_structured() && !value.is_discarded() && !value.is_number_float(),
+                  InputError, "tojson is supported for texts and integers only");
+    return value.dump();
   }
   throw InputError(fmt::format("the filter \"{}\" is not supported", name));
 }
@@ -254,8 +356,10 @@ bool tested(const std::string& name, const Value& value) {
   if (name == "none") return value.is_null();
   if (name == "string") return value.is_string();
   if (name == "mapping") return value.is_object();
-  if (name == "iterable" || name == "sequence") return value.is_structured() || value.is_string();
-  if (name == "number") return value.is_number();
+  if (name == "iterable" || name == "sequence") {  // an undefined value is an empty sequence
+    return value.is_structured() || value.is_string() || value.is_discarded();
+  }
+  if (name == "number") return value.is_number() || value.is_boolean();
   if (name == "boolean") return value.is_boolean();
   if (name == "true") return value == Value(true);
   if (name == "false") return value == Value(false);
@@ -289,10 +393,10 @@ Value called(const Value& object, const std::string& method, const Arguments& ar
 }
 
 Value item_of(const Value& object, const Value& index) {
-  if (object.is_discarded() || object.is_null()) throw Refused{};
+  if (object.is_discarded()) throw Refused{};
   if (object.is_object() && index.is_string()) {
     const auto found = object.find(text_of(index));
-    return found == object.end() ? undefined() : *found;
+    if (found != object.end()) return *found;
   }
   if (object.is_array() && index.is_number_integer()) {
     const std::int64_t size = std::ssize(object);
@@ -303,7 +407,17 @@ Value item_of(const Value& object, const Value& index) {
   if (object.is_string() && index.is_number_integer()) {
     throw InputError("letters of a text by number are not supported");
   }
+  refuse_method(text_of(index));
   return undefined();
+}
+
+Value attribute_of(const Value& object, const std::string& name) {
+  constexpr std::array kOfMaps = {"clear", "copy",    "fromkeys",   "get",    "items", "keys",
+                                  "pop",   "popitem", "setdefault", "update", "values"};
+  if (object.is_object() && std::find(kOfMaps.begin(), kOfMaps.end(), name) != kOfMaps.end()) {
+    refuse_method(name);  // it hides an entry of that name
+  }
+  return item_of(object, name);
 }
 
 Value slice_of(const Value& object, const Value& begin, const Value& end, const Value& step) {

@@ -107,7 +107,7 @@ void import(char kind, const std::string& bytes) {
     }
     case '2': use(text::tokenizer_from_sentencepiece(bytes)); break;
     case '3': use(from_gguf(bytes)); break;
-    case '4': text::recognise_chat_template(bytes); break;
+    case '4': text::recognise_chat_template(bytes, text::TokenizerSpec{}); break;
     default: break;
   }
 }

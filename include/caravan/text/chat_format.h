@@ -41,7 +41,8 @@ struct ChatToolCall {
 };
 
 struct ChatMessage {
-  std::string role;     // system, developer (= system), user, assistant, tool (or ipython)
+  std::string role;     // system, developer (= system), user, assistant, tool (kLlama31,
+                        // kLlama32Vision), ipython
   std::string content;  // valid UTF-8; unused where there is a tool call, as in the templates
   std::vector<ChatToolCall> tool_calls;  // of an assistant; the formats that know it take one
   /// Of a user: an image stands before this byte of `content`, for each image in order.
@@ -98,14 +99,16 @@ class ChatFormat {
   std::optional<std::int32_t> image_id_;
 };
 
-/// What a checkpoint's stored Jinja template asks for, recognised by what it prints for a few
-/// conversations without tools.
+/// What a checkpoint's stored Jinja template asks for, recognised by what it prints for
+/// conversations without tools, with the control tokens of its tokenizer. Tool messages of
+/// kLlama31 and kLlama32Vision are always those of the models' own templates.
 struct RecognisedTemplate {
   ChatFormatKind kind = ChatFormatKind::kNone;
   std::string default_system;
 };
 /// Empty when the template belongs to no built-in format (one that prints or does more than these
-/// is not guessed at). An empty template gives kNone.
-std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jinja);
+/// is not guessed at, and one that refuses what the format takes). An empty template gives kNone.
+std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jinja,
+                                                          const TokenizerSpec& tokenizer);
 
 }  // namespace caravan::text

@@ -113,7 +113,7 @@ TEST(ChatVectors, SmolLm2WithItsOwnTemplate) {
   CARAVAN_NEED_MODEL_FILE(path, kSmolLm2Gguf);
   const GgufText file = read_gguf_text(path);
   const Tokenizer tokenizer(text::tokenizer_from_gguf(file.tokenizer));
-  const auto recognised = text::recognise_chat_template(file.chat_template);
+  const auto recognised = text::recognise_chat_template(file.chat_template, tokenizer.spec());
   ASSERT_TRUE(recognised);
   EXPECT_EQ(recognised->kind, ChatFormatKind::kChatMl);
   EXPECT_EQ(recognised->default_system,
@@ -140,6 +140,11 @@ TEST(ChatVectors, AllFamiliesAreCovered) {
                                                   {"smollm2", 14}}));
 }
 
+std::string file_of(const std::string& checkpoint, const std::string& file) {
+  return read_text_file(std::filesystem::path(CARAVAN_TEST_DATA) / "checkpoints" / checkpoint /
+                        file);
+}
+
 /// The template of a checkpoint folder of tests/data/checkpoints.
 std::string template_of(const std::string& checkpoint) {
   const auto folder = std::filesystem::path(CARAVAN_TEST_DATA) / "checkpoints" / checkpoint;
@@ -156,7 +161,9 @@ TEST(ChatTemplates, OfCheckpointsAreRecognised) {
       {"tiny-llama32", ChatFormatKind::kLlama31},
       {"tiny-uneven", ChatFormatKind::kChatMl}};
   for (const auto& [name, kind] : checkpoints) {
-    const auto recognised = text::recognise_chat_template(template_of(name));
+    const auto recognised = text::recognise_chat_template(
+        template_of(name), text::tokenizer_from_hf_json(file_of(name, "tokenizer.json"),
+                                                        file_of(name, "tokenizer_config.json")));
     ASSERT_TRUE(recognised) << name;
     EXPECT_EQ(recognised->kind, kind) << name;
     EXPECT_EQ(recognised->default_system,

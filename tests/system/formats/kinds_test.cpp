@@ -92,6 +92,11 @@ TEST_F(ChatPolicy, TemplatesAreFoundInEveryForm) {
   write_template({{{"name", "tool_use"}, {"template", "{{ tools }}"}},
                   {{"name", "default"}, {"template", known}}});
   EXPECT_EQ(convert(), "llama2");
+  write_template({{{"name", "tool_use"}, {"template", known}}});  // no default among them
+  EXPECT_EQ(convert(), "refused");
+  EXPECT_EQ(convert({"--chat-format", "llama2"}), "llama2");
+  write_template(json::array());
+  EXPECT_EQ(convert(), "none");
   write_template("{{ 'unknown' }}");
   EXPECT_EQ(convert(), "refused");
   folder_.write("model/chat_template.jinja", known);

@@ -23,7 +23,7 @@ TEST(ChatFormat, Llama3HasNoSystemBlockOfItsOwn) {
   EXPECT_EQ(prompt(ChatFormatKind::kLlama3, {{"user", "Hi"}}),
             "[begin_of_text][start_header_id]user[end_header_id]\n\nHi[eot_id]"
             "[start_header_id]assistant[end_header_id]\n\n");
-  EXPECT_EQ(prompt(ChatFormatKind::kLlama3, {{"system", "S"}, {"user", "Hi"}, {"tool", " 4\n"}},
+  EXPECT_EQ(prompt(ChatFormatKind::kLlama3, {{"system", "S"}, {"user", "Hi"}, {"ipython", " 4\n"}},
                    without_prompt()),
             "[begin_of_text][start_header_id]system[end_header_id]\n\nS[eot_id]"
             "[start_header_id]user[end_header_id]\n\nHi[eot_id]"
@@ -130,6 +130,11 @@ TEST(ChatFormat, RefusesRequestsThatItCannotLayOut) {
   }
   refuse(ChatFormatKind::kLlama3, {{"User", "a"}}, {}, "unknown role \"User\"");
   refuse(ChatFormatKind::kLlama31, {{"user", "a"}, {"tool", "\xFF"}}, {}, "written as JSON");
+  for (const ChatFormatKind kind : {ChatFormatKind::kLlama3, ChatFormatKind::kLlama3Plain}) {
+    refuse(kind, {{"user", "a"}, {"tool", "b"}}, {},
+           "messages[1]: the chat format " + std::string(chat_format_name(kind)) +
+               " has no messages with the role \"tool\"");
+  }
   refuse(ChatFormatKind::kChatMl, {{"tool", "a"}}, {},
          "role \"tool\" does not exist in the chat format chatml");
   refuse(ChatFormatKind::kNone, {{"user", "a"}}, {}, "no chat format");

@@ -104,7 +104,7 @@ ChatMessage with_images(const std::string& marked, const std::string& role = "us
 constexpr auto kPlain = ChatFormatKind::kLlama3Plain;
 
 TEST(ChatLayouts, PlainKeepsSpacesAndHasNoSystemBlock) {
-  EXPECT_EQ(prompt(kPlain, {{"system", " S "}, {"user", " U\n"}, {"tool", " 4"}}),
+  EXPECT_EQ(prompt(kPlain, {{"system", " S "}, {"user", " U\n"}, {"ipython", " 4"}}),
             "[begin_of_text][start_header_id]system[end_header_id]\n\n S [eot_id]"
             "[start_header_id]user[end_header_id]\n\n U\n[eot_id]"
             "[start_header_id]ipython[end_header_id]\n\n 4[eot_id]"

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "caravan/text/chat_format.h"
+#include "unit/text/byte_spec.h"
 
 namespace caravan::text {
 namespace {
@@ -107,8 +108,32 @@ std::string zephyr(const std::string& end) {
          "{% endfor %}";
 }
 
+/// A tokenizer with these control tokens, the first two as BOS and EOS ("" for none).
+TokenizerSpec spec_with(const std::vector<std::string>& names) {
+  TokenizerSpec spec = test::byte_spec();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    const std::int32_t id = test::add_named(spec, names[i]);
+    if (i == 0) spec.bos_id = id;
+    if (i == 1) spec.eos_id = id;
+  }
+  return spec;
+}
+
+const TokenizerSpec kLlama3Spec = spec_with({"<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>",
+                                             "<|start_header_id|>", "<|end_header_id|>"});
+const TokenizerSpec kLlama2Spec = spec_with({"<s>", "</s>"});
+const TokenizerSpec kChatMlSpec = spec_with({"<|endoftext|>", "<|im_end|>", "<|im_start|>"});
+
+std::optional<RecognisedTemplate> recognise(const std::string& jinja) {
+  for (const TokenizerSpec* spec : {&kLlama3Spec, &kLlama2Spec, &kChatMlSpec}) {
+    if (const auto recognised = recognise_chat_template(jinja, *spec)) return recognised;
+  }
+  return std::nullopt;
+}
+
 void expect_kind(const std::string& jinja, ChatFormatKind kind, const std::string& system = {}) {
-  const auto recognised = recognise_chat_template(jinja);
+  const auto recognised = recognise(jinja);
   ASSERT_TRUE(recognised) << jinja;
   EXPECT_EQ(recognised->kind, kind) << jinja;
   EXPECT_EQ(recognised->default_system, system) << jinja;
@@ -152,11 +177,11 @@ TEST(ChatTemplate, RecognisesPlainContentsWithAndWithoutImages) {
   expect_kind(plain_loop("{{- '<|image|>' }}"), ChatFormatKind::kLlama3Plain);
   expect_kind(llama3("message['content']") + kSwitchedHeader, ChatFormatKind::kLlama3Plain);
   // Images that look otherwise, or stand elsewhere, are not guessed at.
-  EXPECT_FALSE(recognise_chat_template(plain_loop("{{- '<|image|>\n' }}")));
+  EXPECT_FALSE(recognise(plain_loop("{{- '<|image|>\n' }}")));
   std::string moved = kVision;
   const std::string parts = "{{- content['text'] }}";
   moved.replace(moved.find(parts), parts.size(), "{{- content['text'] + '<|image|>' }}");
-  EXPECT_FALSE(recognise_chat_template(moved));
+  EXPECT_FALSE(recognise(moved));
 }
 
 TEST(ChatTemplate, RecognisesLlama2) {
@@ -165,10 +190,10 @@ TEST(ChatTemplate, RecognisesLlama2) {
       expect_kind(llama2(strip, quote), ChatFormatKind::kLlama2);
     }
   }
-  EXPECT_FALSE(recognise_chat_template(llama2("", "'")));
-  EXPECT_FALSE(recognise_chat_template(llama2(".strip()", "'", "'You are helpful'")));
+  EXPECT_FALSE(recognise(llama2("", "'")));
+  EXPECT_FALSE(recognise(llama2(".strip()", "'", "'You are helpful'")));
   // Mistral's: no system text, other spaces.
-  EXPECT_FALSE(recognise_chat_template(
+  EXPECT_FALSE(recognise(
       "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' "
       "+ message['content'] + ' [/INST]' }}{% else %}{{ message['content'] + eos_token }}{% endif "
       "%}{% endfor %}"));
@@ -176,8 +201,8 @@ TEST(ChatTemplate, RecognisesLlama2) {
 
 TEST(ChatTemplate, RecognisesZephyr) {
   expect_kind(zephyr("\n"), ChatFormatKind::kZephyr);
-  EXPECT_FALSE(recognise_chat_template(zephyr("")));
-  EXPECT_FALSE(recognise_chat_template("{{ bos_token }}" + zephyr("\n")));
+  EXPECT_FALSE(recognise(zephyr("")));
+  EXPECT_FALSE(recognise("{{ bos_token }}" + zephyr("\n")));
 }
 
 TEST(ChatTemplate, RecognisesChatMlAndTakesItsSystemText) {
@@ -191,7 +216,7 @@ TEST(ChatTemplate, RecognisesChatMlAndTakesItsSystemText) {
       ChatFormatKind::kChatMl, "A\tB\n\nC");
   expect_kind(chatml(condition + "<|im_start|>system\nPlain text<|im_end|>\n{% endif %}"),
               ChatFormatKind::kChatMl, "Plain text");
-  EXPECT_FALSE(recognise_chat_template(  // in front of every message
+  EXPECT_FALSE(recognise(  // in front of every message
       chatml("{{ '<|im_start|>system\nBe nice<|im_end|>\n' }}")));
 }
 
@@ -223,7 +248,7 @@ TEST(ChatTemplate, DoesNotGuess) {
       chatml("") + "{{ '<think>' }}",
       chatml("{% if message.role == 'user' %}{{ '\n' }}{% endif %}"),
   };
-  for (const std::string& jinja : others) EXPECT_FALSE(recognise_chat_template(jinja)) << jinja;
+  for (const std::string& jinja : others) EXPECT_FALSE(recognise(jinja)) << jinja;
 }
 
 TEST(ChatTemplate, FollowsTheLanguage) {
@@ -233,7 +258,7 @@ TEST(ChatTemplate, FollowsTheLanguage) {
       "{% for a, b in {'x': 1, 'y': 2}.items() %}{% if loop.last and b != 2 %}wrong{% endif %}"
       "{% endfor %}",
       "{{- '' if messages is defined and nothing is not defined else 'wrong' -}}",
-      "{% if messages[-1]['role'] not in ['user', 'assistant'] %}wrong{% endif %}",
+      "{% if messages[-1]['role'] not in ['user', 'assistant', 'ipython'] %}wrong{% endif %}",
       "{% set text %}  inner {% endset %}{% if text | trim != 'inner' %}wrong{% endif %}",
       "{% if not ('a' ~ 1 == 'a1' and 7 // 2 == 3 and 7 % 2 == 1 and -1 < 0) %}wrong{% endif %}",
       "{% if 'x-y'.split('-')[1] != 'y' or 'abc'.startswith('b') %}wrong{% endif %}",
@@ -246,13 +271,132 @@ TEST(ChatTemplate, FollowsTheLanguage) {
   };
   for (const std::string& before : same) {
     expect_kind(before + llama3() + kHeader, ChatFormatKind::kLlama3);
-    EXPECT_FALSE(recognise_chat_template(before + "." + llama3() + kHeader)) << before;
+    EXPECT_FALSE(recognise(before + "." + llama3() + kHeader)) << before;
   }
   for (const std::string unknown :
        {"{% macro f() %}{% endmacro %}", "{{ f(1) }}", "{{ '' | indent }}", "{{ x is odd }}",
         "{% if true %}", "{{ 'a", "{{ ) }}", "{% endif %}", "{# never ends", "{{ [1 }}"}) {
-    EXPECT_FALSE(recognise_chat_template(unknown + llama3() + kHeader)) << unknown;
+    EXPECT_FALSE(recognise(unknown + llama3() + kHeader)) << unknown;
   }
+}
+
+// A text that the template prints once more wherever this holds.
+std::string if_true(const std::string& condition) {
+  return "{% if " + condition + " %}wrong{% endif %}" + llama3() + kHeader;
+}
+
+TEST(ChatTemplate, ValuesBehaveAsInPython) {
+  for (const std::string wrong :
+       {"not ((2 > 1) == 1 and [true] == [1] and true in [1])", "1 == '1'", "none.foo is defined",
+        "'a' != nothing and false", "not ('a' != nothing)", "not (nothing is iterable)",
+        "not (true is number)", "not ({'a': 1, 'b': 2} == {'b': 2, 'a': 1})",
+        "not ('x' ~ 1 + 1 ~ 'y' is defined) and false", "not ('a' == 'a' is string) and false",
+        "not (tools is defined and tools is none)", "not (strftime_now is defined)",
+        "not (-1 | string == '-1')", "'a' + 'b' ~ 1 != 'ab1'", "pad is defined"}) {
+    expect_kind(if_true(wrong), ChatFormatKind::kLlama3);
+    EXPECT_FALSE(recognise(if_true("not (" + wrong + ")"))) << wrong;
+  }
+}
+
+// Whatever cannot be followed here may be printed by the model's own template in some way.
+TEST(ChatTemplate, RefusesWhatItCannotFollow) {
+  for (const std::string unknown : {"'%s' % messages",
+                                    "'-' * 5",
+                                    "1.5 + 1 > 2",
+                                    "['a'].count",
+                                    "'a'.upper",
+                                    "{}.items",
+                                    "messages[0].values",
+                                    "1 < 2 < 3",
+                                    "1 == 1 == 1",
+                                    "'a' + 1",
+                                    "nothing.foo",
+                                    "nothing + 'a'",
+                                    "true + 1",
+                                    "{1: 2}",
+                                    "pad_token",
+                                    "messages | tojson",
+                                    "'a-b'.split(sep='-')",
+                                    "messages | map(attribute='a.b')",
+                                    "'x' | default('y', boolean=true)",
+                                    "[1][true]",
+                                    "18446744073709551615 + 1",
+                                    "1.2.3",
+                                    "none in messages[0].role",
+                                    "strftime_now('%d %B %Y')"}) {
+    for (const std::string& jinja : {if_true(unknown), if_true("not (" + unknown + ")")}) {
+      EXPECT_FALSE(recognise(jinja)) << jinja;
+    }
+  }
+  // Also where it is met in one conversation only.
+  EXPECT_FALSE(recognise(if_true("messages | length == 4 and '-' * 5")));
+}
+
+TEST(ChatTemplate, TakesTheTokensOfTheSource) {
+  const std::string ends =
+      "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + "
+      "m['content'] + eos_token + '\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+      "{% endif %}";
+  const auto chatml_kind = recognise_chat_template(ends, kChatMlSpec);
+  ASSERT_TRUE(chatml_kind);
+  EXPECT_EQ(chatml_kind->kind, ChatFormatKind::kChatMl);
+  EXPECT_FALSE(recognise_chat_template(ends, spec_with({"<s>", "</s>", "<|im_start|>"})));
+  EXPECT_FALSE(recognise_chat_template(ends, spec_with({"", "", "<|im_start|>", "<|im_end|>"})));
+
+  std::string llama = llama3() + kHeader;
+  llama.replace(llama.find("'<|eot_id|>'"), 12, "eos_token");
+  EXPECT_TRUE(recognise_chat_template(llama, kLlama3Spec));
+  EXPECT_FALSE(recognise_chat_template(
+      llama, spec_with({"<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>",
+                        "<|end_header_id|>"})));
+  // Another BOS is what the format writes too.
+  EXPECT_TRUE(recognise_chat_template(llama3() + kHeader, spec_with({"<s>", "<|eot_id|>"})));
+  EXPECT_FALSE(recognise_chat_template(llama3() + kHeader, spec_with({"", "<|eot_id|>"})));
+  EXPECT_FALSE(recognise_chat_template(llama2(".strip()", "'"), spec_with({"<s>", ""})));
+  // What Zephyr has as text is a control token in some models.
+  EXPECT_TRUE(recognise_chat_template(zephyr("\n"), kLlama2Spec));
+  EXPECT_FALSE(recognise_chat_template(zephyr("\n"), spec_with({"<s>", "</s>", "<|user|>"})));
+}
+
+TEST(ChatTemplate, RefusesSystemTextsThatCannotBeKept) {
+  const auto with_system = [](const std::string& text) {
+    return chatml(
+        "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n" + text +
+        "<|im_end|>\n' }}{% endif %}");
+  };
+  expect_kind(with_system("A <b> text"), ChatFormatKind::kChatMl, "A <b> text");
+  EXPECT_FALSE(recognise_chat_template(with_system("A <|im_start|> text"), kChatMlSpec));
+  EXPECT_FALSE(recognise_chat_template(
+      with_system("A <tool> text"),
+      spec_with({"<|endoftext|>", "<|im_end|>", "<|im_start|>", "<tool>"})));
+  const std::string clock = "' + strftime_now('%d %b %Y') + '";
+  EXPECT_FALSE(recognise(with_system("Today is " + clock + ".")));
+}
+
+// Each template differs from a known one in a case that a few short conversations do not show.
+TEST(ChatTemplate, SeesRareCases) {
+  const std::string system = "messages[0]['role'] == 'system'";
+  const auto refuses = [](const std::string& condition) {
+    return "{% if " + condition + " %}{{ raise_exception('no') }}{% endif %}";
+  };
+  for (const std::string& known : {llama3() + kHeader, chatml("")}) {
+    EXPECT_TRUE(recognise(known));
+    for (const std::string& before :
+         {refuses(system), refuses("messages | length > 8"),
+          refuses("messages | length > 1 and messages[0].role == messages[1].role"),
+          std::string("{% if messages | length > 8 %}Long.{% endif %}"),
+          std::string("{% set messages = messages[-8:] %}"),
+          std::string("{% if messages[0].content | length > 1000 %}Long.{% endif %}")}) {
+      EXPECT_FALSE(recognise(before + known)) << before;
+    }
+  }
+  for (const std::string mark : {"</think>", "[/THINK]"}) {
+    const std::string cut = "message['content'].split('" + mark + "')[-1]";
+    EXPECT_FALSE(recognise(chatml("", cut))) << mark;
+  }
+  EXPECT_FALSE(
+      recognise("{% if messages[-1].role == 'ipython' %}Tool.{% endif %}" + llama3() + kHeader));
 }
 
 TEST(ChatTemplate, BoundsTheWorkOfHostileTemplates) {
@@ -274,7 +418,7 @@ TEST(ChatTemplate, BoundsTheWorkOfHostileTemplates) {
   for (int i = 0; i < 9000; ++i) elses += "{% elif false %}";
   for (const std::string& jinja :
        {sums + " }}", nested, doubled, lists, loops, replaces, elses, std::string(1 << 20, ' ')}) {
-    EXPECT_FALSE(recognise_chat_template(jinja + llama3() + kHeader));
+    EXPECT_FALSE(recognise(jinja + llama3() + kHeader));
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   EXPECT_LT(seconds.count(), 60);
@@ -285,7 +429,7 @@ TEST(ChatTemplate, SurvivesTornTemplates) {
        {llama31(kFixedDate), kVision, llama2(".strip()", "'"), zephyr("\n"),
         chatml("{{ '<|im_start|>system\nx<|im_end|>' }}")}) {
     for (std::size_t length = 0; length < jinja.size(); length += 3) {
-      EXPECT_NO_THROW(recognise_chat_template(jinja.substr(0, length)));
+      EXPECT_NO_THROW(recognise(jinja.substr(0, length)));
     }
   }
 }
