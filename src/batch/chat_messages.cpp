@@ -38,6 +38,7 @@ RecordImage image_of(JsonFields& part, const std::string& path) {
            fmt::format("{}.detail must be auto, low or high, found \"{}\"", param, detail),
            param + ".detail");
   }
+  part.add_unknown_of(fields);
   return {*url, param};
 }
 
@@ -47,7 +48,9 @@ class ContentParser {
   ContentParser(const ParserOptions& options, Record& record)
       : options_(options), record_(record) {}
 
-  void parse(const Json& content, const std::string& path, text::ChatMessage& message) {
+  // `fields` are the message's.
+  void parse(const Json& content, JsonFields& fields, text::ChatMessage& message) {
+    const std::string path = fields.path("content");
     if (content.is_string()) {
       message.content = content.get<std::string>();
       return;
@@ -59,17 +62,20 @@ class ContentParser {
              path);
     }
     for (std::size_t i = 0; i < content.size(); ++i) {
-      parse_part(content[i], fmt::format("{}.{}", path, i), message);
+      const std::string part_path = fmt::format("{}.{}", path, i);
+      if (!content[i].is_object()) {
+        refuse("invalid_type",
+               fmt::format("{} must be an object, found {}", part_path, json_kind(content[i])),
+               part_path);
+      }
+      JsonFields part(content[i], part_path + ".");
+      parse_part(part, part_path, message);
+      fields.add_unknown_of(part);
     }
   }
 
  private:
-  void parse_part(const Json& part, const std::string& path, text::ChatMessage& message) {
-    if (!part.is_object()) {
-      refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(part)),
-             path);
-    }
-    JsonFields fields(part, path + ".");
+  void parse_part(JsonFields& fields, const std::string& path, text::ChatMessage& message) {
     const std::string type = fields.text("type").value_or("");
     if (type == "text") {
       const auto text = fields.text("text");
@@ -99,14 +105,10 @@ class ContentParser {
   Record& record_;
 };
 
-text::ChatMessage parse_message(const Json& message, std::size_t index, OrderedBody& ordered,
+text::ChatMessage parse_message(JsonFields& fields, std::size_t index, OrderedBody& ordered,
                                 ContentParser& contents) {
   const std::string path = fmt::format("messages.{}", index);
-  if (!message.is_object()) {
-    refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(message)),
-           path);
-  }
-  JsonFields fields(message, path + ".");
+  fields.ignore({"name", "tool_call_id"});  // no built-in layout shows them
   const auto role = fields.text("role");
   if (!role) refuse("missing_field", fmt::format("{}.role is missing", path), path + ".role");
   if (std::find(kRoles.begin(), kRoles.end(), *role) == kRoles.end()) {
@@ -126,7 +128,7 @@ text::ChatMessage parse_message(const Json& message, std::size_t index, OrderedB
   if (content == nullptr && parsed.tool_calls.empty()) {
     refuse("missing_field", fmt::format("{}.content is missing", path), path + ".content");
   }
-  if (content != nullptr) contents.parse(*content, path + ".content", parsed);
+  if (content != nullptr) contents.parse(*content, fields, parsed);
   return parsed;
 }
 
@@ -145,7 +147,16 @@ void parse_messages(JsonFields& body, OrderedBody& ordered, const ParserOptions&
   ContentParser contents(options, record);
   record.messages.reserve(messages->size());
   for (std::size_t i = 0; i < messages->size(); ++i) {
-    record.messages.push_back(parse_message((*messages)[i], i, ordered, contents));
+    const std::string message_path = fmt::format("{}.{}", path, i);
+    const Json& message = (*messages)[i];
+    if (!message.is_object()) {
+      refuse("invalid_type",
+             fmt::format("{} must be an object, found {}", message_path, json_kind(message)),
+             message_path);
+    }
+    JsonFields fields(message, message_path + ".");
+    record.messages.push_back(parse_message(fields, i, ordered, contents));
+    body.add_unknown_of(fields);
   }
 }
 

@@ -220,9 +220,15 @@ void JsonFields::ignore(std::initializer_list<const char*> names) {
 std::vector<std::string> JsonFields::unknown() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : object_->items()) {
-    if (!known_.contains(name)) names.push_back(path(name));
+    if (!known_.contains(name) && !value.is_null()) names.push_back(path(name));
   }
+  names.insert(names.end(), unknown_in_parts_.begin(), unknown_in_parts_.end());
   return names;
+}
+
+void JsonFields::add_unknown_of(const JsonFields& part) {
+  const auto names = part.unknown();
+  unknown_in_parts_.insert(unknown_in_parts_.end(), names.begin(), names.end());
 }
 
 std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,

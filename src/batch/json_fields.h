@@ -51,14 +51,17 @@ class JsonFields {
   std::optional<std::vector<std::int32_t>> ids(const std::string& name, std::int64_t vocab_size);
   /// Accepts and ignores these.
   void ignore(std::initializer_list<const char*> names);
-  /// Names that nobody asked for, in order.
+  /// Names that nobody asked for and that are not null, in order; then those of parts.
   std::vector<std::string> unknown() const;
+  /// Adds the unknown names of an object inside this one, of which all is asked for that will be.
+  void add_unknown_of(const JsonFields& part);
   std::string path(const std::string& name) const { return path_ + name; }
 
  private:
   const Json* object_;
   std::string path_;
   std::set<std::string> known_;
+  std::vector<std::string> unknown_in_parts_;
 };
 
 /// Elements of an array of token ids.

@@ -18,6 +18,21 @@ constexpr std::int64_t kMaxTokensLimit = std::numeric_limits<std::int32_t>::max(
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::size_t kMaxCustomIdBytes = 4096;
 
+// "messages.7.nmae" as "messages.*.nmae": one name, wherever it stands.
+std::string without_positions(const std::string& name) {
+  std::string general;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string step = name.substr(begin, end - begin);
+    const bool position =
+        !step.empty() && step.find_first_not_of("0123456789") == std::string::npos;
+    if (begin > 0) general += '.';
+    general += position ? "*" : step;
+    begin = end + 1;
+  }
+  return general;
+}
+
 std::string required_custom_id(JsonFields& envelope) {
   const auto id = envelope.text("custom_id");
   if (!id) refuse("missing_field", "custom_id is missing", "custom_id");
@@ -226,7 +241,7 @@ ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custo
              unknown.front());
     }
     for (const std::string& name : unknown) {
-      if (warn_unknown_) warn_unknown_(name);
+      if (warn_unknown_) warn_unknown_(without_positions(name));
     }
     return record;
   } catch (const Refused& refused) {

@@ -117,6 +117,10 @@ std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBod
     JsonFields function(function_of((*calls)[i], call_path), call_path + ".function.");
     std::string name = required_text(function, "name");
     parsed.push_back({std::move(name), call_arguments(function, ordered, index, i)});
+    JsonFields call((*calls)[i], call_path + ".");
+    call.ignore({"id", "index", "type", "function"});
+    call.add_unknown_of(function);
+    message.add_unknown_of(call);
   }
   return parsed;
 }

@@ -58,7 +58,9 @@ inline constexpr std::int64_t kDefaultCompletionTokens = 16;
 
 class RequestParser {
  public:
-  /// @param warn_unknown  told each unknown field name of each record (callers report a name once).
+  /// @param warn_unknown  told each unknown field name of each record (callers report a name once),
+  /// those inside messages with * for positions. Inside `tools` nothing is unknown: models see it
+  /// all.
   explicit RequestParser(ParserOptions options,
                          std::function<void(const std::string& name)> warn_unknown = {});
 

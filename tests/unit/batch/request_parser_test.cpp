@@ -281,6 +281,32 @@ TEST(RequestParser, ComparesTheModelOnlyWhenANameIsRequired) {
   parse_good(chat_line("a", R"(,"model":"tiny")"), options);
 }
 
+TEST(RequestParser, UnknownFieldsInsideMessagesWarnOrFail) {
+  const std::string call =
+      R"({"role":"assistant","tool_calls":[{"id":"c","type":"function","x":1,"function":{"name":"f","arguments":"{}","y":2}}]})";
+  const std::string start =
+      R"({"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"messages":[)";
+  const std::string user =
+      R"({"role":"user","content":[{"type":"text","text":"Hi","cache_control":1}],"nmae":"x"})";
+  const std::string line = start + user + "," + user + "," + call + "]}}";
+  std::vector<std::string> names;
+  std::string custom_id;
+  const RequestParser lenient(parser_options(),
+                              [&names](const std::string& name) { names.push_back(name); });
+  EXPECT_TRUE(std::holds_alternative<Record>(lenient.parse_line(line, custom_id)));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "messages.*.nmae", "messages.*.content.*.cache_control", "messages.*.nmae",
+                       "messages.*.content.*.cache_control", "messages.*.tool_calls.*.x",
+                       "messages.*.tool_calls.*.function.y"}));
+  ParserOptions strict = parser_options();
+  strict.unknown_fields = UnknownFields::kRefuse;
+  EXPECT_EQ(parse_bad(line, strict).param, "messages.0.nmae");
+  const std::string answer =  // as servers give it back
+      R"({"role":"assistant","content":"x","name":"n","refusal":null,"audio":null})";
+  const ParsedRecord parsed = RequestParser(strict).parse_line(start + answer + "]}}", custom_id);
+  EXPECT_TRUE(std::holds_alternative<Record>(parsed));
+}
+
 TEST(RequestParser, UnknownFieldsWarnOrFail) {
   std::vector<std::string> names;
   std::string custom_id;
