@@ -35,65 +35,66 @@ TensorSpec matrix_spec(std::string name, std::int64_t rows, std::int64_t columns
   return spec;
 }
 
-void append_layer_specs(const LlamaConfig& config, std::int64_t layer,
-                        std::vector<TensorSpec>& specs) {
-  const auto name = [layer](const char* part) {
-    return fmt::format("text.layer.{}.{}", layer, part);
-  };
+/// Norm and projections before attention, of a layer whose tensors begin with `prefix`.
+void append_qkv_specs(const LlamaConfig& config, const std::string& prefix,
+                      std::vector<TensorSpec>& specs) {
   const std::int64_t d = config.head_dim;
-  const std::int64_t query_rows = config.num_heads * d;
   const std::int64_t kv_rows = config.num_kv_heads * d;
   const std::int64_t width = config.hidden_size;
+  specs.push_back(replicated_vector(prefix + "attn_norm", width));
+  specs.push_back(matrix_spec(prefix + "wq", config.num_heads * d, width, Split::kQueryHeads, d));
+  specs.push_back(matrix_spec(prefix + "wk", kv_rows, width, Split::kKvHeads, d));
+  specs.push_back(matrix_spec(prefix + "wv", kv_rows, width, Split::kKvHeads, d));
+}
+
+TensorSpec attention_output_spec(const LlamaConfig& config, const std::string& prefix) {
+  return matrix_spec(prefix + "wo", config.num_heads * config.head_dim, config.hidden_size,
+                     Split::kQueryHeads, config.head_dim, Layout::kTransposed);
+}
+
+void append_ffn_specs(const LlamaConfig& config, const std::string& prefix,
+                      std::vector<TensorSpec>& specs) {
+  const std::int64_t width = config.hidden_size;
   const std::int64_t ffn = config.ffn_size;
-  specs.push_back(replicated_vector(name("attn_norm"), width));
-  specs.push_back(matrix_spec(name("wq"), query_rows, width, Split::kQueryHeads, d));
-  specs.push_back(matrix_spec(name("wk"), kv_rows, width, Split::kKvHeads, d));
-  specs.push_back(matrix_spec(name("wv"), kv_rows, width, Split::kKvHeads, d));
-  specs.push_back(
-      matrix_spec(name("wo"), query_rows, width, Split::kQueryHeads, d, Layout::kTransposed));
+  specs.push_back(replicated_vector(prefix + "ffn_norm", width));
+  specs.push_back(matrix_spec(prefix + "w1", ffn, width, Split::kFfnColumns, kBandColumns));
+  specs.push_back(matrix_spec(prefix + "w3", ffn, width, Split::kFfnColumns, kBandColumns));
+  specs.push_back(matrix_spec(prefix + "w2", ffn, width, Split::kFfnColumns, kBandColumns,
+                              Layout::kTransposed));
+}
+
+void append_layer_specs(const LlamaConfig& config, std::int64_t layer,
+                        std::vector<TensorSpec>& specs) {
+  const std::string prefix = fmt::format("text.layer.{}.", layer);
+  const std::int64_t d = config.head_dim;
+  const std::int64_t kv_rows = config.num_kv_heads * d;
+  const std::int64_t ffn = config.ffn_size;
+  append_qkv_specs(config, prefix, specs);
+  specs.push_back(attention_output_spec(config, prefix));
   if (config.attention_bias) {
-    specs.push_back(vector_spec(name("wq.bias"), query_rows, Split::kQueryHeads, d));
-    specs.push_back(vector_spec(name("wk.bias"), kv_rows, Split::kKvHeads, d));
-    specs.push_back(vector_spec(name("wv.bias"), kv_rows, Split::kKvHeads, d));
-    specs.push_back(replicated_vector(name("wo.bias"), width));
+    specs.push_back(vector_spec(prefix + "wq.bias", config.num_heads * d, Split::kQueryHeads, d));
+    specs.push_back(vector_spec(prefix + "wk.bias", kv_rows, Split::kKvHeads, d));
+    specs.push_back(vector_spec(prefix + "wv.bias", kv_rows, Split::kKvHeads, d));
+    specs.push_back(replicated_vector(prefix + "wo.bias", config.hidden_size));
   }
-  specs.push_back(replicated_vector(name("ffn_norm"), width));
-  specs.push_back(matrix_spec(name("w1"), ffn, width, Split::kFfnColumns, kBandColumns));
-  specs.push_back(matrix_spec(name("w3"), ffn, width, Split::kFfnColumns, kBandColumns));
-  specs.push_back(
-      matrix_spec(name("w2"), ffn, width, Split::kFfnColumns, kBandColumns, Layout::kTransposed));
+  append_ffn_specs(config, prefix, specs);
   if (config.mlp_bias) {
-    specs.push_back(vector_spec(name("w1.bias"), ffn, Split::kFfnColumns, kBandColumns));
-    specs.push_back(vector_spec(name("w3.bias"), ffn, Split::kFfnColumns, kBandColumns));
-    specs.push_back(replicated_vector(name("w2.bias"), width));
+    specs.push_back(vector_spec(prefix + "w1.bias", ffn, Split::kFfnColumns, kBandColumns));
+    specs.push_back(vector_spec(prefix + "w3.bias", ffn, Split::kFfnColumns, kBandColumns));
+    specs.push_back(replicated_vector(prefix + "w2.bias", config.hidden_size));
   }
 }
 
 void append_cross_specs(const LlamaConfig& config, std::int64_t layer,
                         std::vector<TensorSpec>& specs) {
-  const auto name = [layer](const char* part) {
-    return fmt::format("text.cross.{}.{}", layer, part);
-  };
-  const std::int64_t d = config.head_dim;
-  const std::int64_t query_rows = config.num_heads * d;
-  const std::int64_t kv_rows = config.num_kv_heads * d;
-  const std::int64_t width = config.hidden_size;
-  const std::int64_t ffn = config.ffn_size;
-  specs.push_back(replicated_vector(name("attn_norm"), width));
-  specs.push_back(matrix_spec(name("wq"), query_rows, width, Split::kQueryHeads, d));
-  specs.push_back(matrix_spec(name("wk"), kv_rows, width, Split::kKvHeads, d));
-  specs.push_back(matrix_spec(name("wv"), kv_rows, width, Split::kKvHeads, d));
-  specs.push_back(replicated_vector(name("q_norm"), d));
-  specs.push_back(replicated_vector(name("k_norm"), d));
-  specs.push_back(
-      matrix_spec(name("wo"), query_rows, width, Split::kQueryHeads, d, Layout::kTransposed));
-  specs.push_back(replicated_vector(name("gate_attn"), 1));
-  specs.push_back(replicated_vector(name("ffn_norm"), width));
-  specs.push_back(matrix_spec(name("w1"), ffn, width, Split::kFfnColumns, kBandColumns));
-  specs.push_back(matrix_spec(name("w3"), ffn, width, Split::kFfnColumns, kBandColumns));
-  specs.push_back(
-      matrix_spec(name("w2"), ffn, width, Split::kFfnColumns, kBandColumns, Layout::kTransposed));
-  specs.push_back(replicated_vector(name("gate_ffn"), 1));
+  const std::string prefix = fmt::format("text.cross.{}.", layer);
+  append_qkv_specs(config, prefix, specs);
+  specs.push_back(replicated_vector(prefix + "q_norm", config.head_dim));
+  specs.push_back(replicated_vector(prefix + "k_norm", config.head_dim));
+  specs.push_back(attention_output_spec(config, prefix));
+  specs.push_back(replicated_vector(prefix + "gate_attn", 1));
+  append_ffn_specs(config, prefix, specs);
+  specs.push_back(replicated_vector(prefix + "gate_ffn", 1));
 }
 
 enum class Gates { kNone, kBoth };
