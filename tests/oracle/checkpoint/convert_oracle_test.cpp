@@ -11,7 +11,7 @@
 
 #include "caravan/checkpoint/convert.h"
 #include "caravan/checkpoint/model_file.h"
-#include "caravan/io/sha256.h"
+#include "expected_tensors.h"
 #include "support/temporary_folder.h"
 
 namespace caravan::checkpoint {
@@ -41,20 +41,7 @@ struct ConvertOracle : testing::TestWithParam<std::string> {
 TEST_P(ConvertOracle, WritesTheExpectedBytesOfEveryTensor) {
   ModelFile file = convert_it();
   const Json expected = read_json("weights.json").at(GetParam());
-  EXPECT_EQ(file.tensors().size(), expected.size());
-  for (const StoredTensor& tensor : file.tensors()) {
-    ASSERT_TRUE(expected.contains(tensor.spec.name)) << tensor.spec.name;
-    const Json& entry = expected.at(tensor.spec.name);
-    EXPECT_EQ(dtype_name(tensor.dtype), entry.at("dtype").get<std::string>()) << tensor.spec.name;
-    Json shape = Json::array({tensor.spec.rows});
-    if (!tensor.spec.is_vector) shape.push_back(tensor.spec.columns);
-    EXPECT_EQ(shape, entry.at("shape")) << tensor.spec.name;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
-    file.read_rows(tensor.spec, {0, tensor.spec.rows}, bytes.data());
-    io::Sha256 hash;
-    hash.update(bytes);
-    EXPECT_EQ(hash.hex_digest(), entry.at("sha256").get<std::string>()) << tensor.spec.name;
-  }
+  expect_stored_tensors(file, expected);
 }
 
 // "folder/folder-Q4_1.gguf" has its expected outputs in "folder-Q4_1.json". torchtune's folder has

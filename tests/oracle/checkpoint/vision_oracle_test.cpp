@@ -10,7 +10,7 @@
 
 #include "caravan/checkpoint/convert.h"
 #include "caravan/checkpoint/model_file.h"
-#include "caravan/io/sha256.h"
+#include "expected_tensors.h"
 #include "support/temporary_folder.h"
 
 namespace caravan::checkpoint {
@@ -41,20 +41,7 @@ TEST_P(VisionOracle, WritesTheSameBytesOfEveryTensorFromAllForms) {
   ModelFile file = convert_to({});
   const Json all = Json::parse(test::read_whole(kData + "/expected/vision-weights.json"));
   const Json& expected = all.at(GetParam().model);
-  EXPECT_EQ(file.tensors().size(), expected.size());
-  for (const StoredTensor& tensor : file.tensors()) {
-    ASSERT_TRUE(expected.contains(tensor.spec.name)) << tensor.spec.name;
-    const Json& entry = expected.at(tensor.spec.name);
-    EXPECT_EQ(dtype_name(tensor.dtype), entry.at("dtype").get<std::string>()) << tensor.spec.name;
-    Json shape = Json::array({tensor.spec.rows});
-    if (!tensor.spec.is_vector) shape.push_back(tensor.spec.columns);
-    EXPECT_EQ(shape, entry.at("shape")) << tensor.spec.name;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes));
-    file.read_rows(tensor.spec, {0, tensor.spec.rows}, bytes.data());
-    io::Sha256 hash;
-    hash.update(bytes);
-    EXPECT_EQ(hash.hex_digest(), entry.at("sha256").get<std::string>()) << tensor.spec.name;
-  }
+  expect_stored_tensors(file, expected);
 }
 
 // As for text: matrices take the type, vectors of another source type become float32.
