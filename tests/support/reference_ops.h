@@ -50,4 +50,19 @@ double dot(const float* x, const float* weights, std::int64_t count);
 /// Whether two tensors of one shape hold the same bits; if not, where they differ first.
 ::testing::AssertionResult same_bits(const at::Tensor& got, const at::Tensor& expected);
 
+/// Runs `operation(context)` in every build with 1, 2 and 3 threads; all must give the same bits.
+template <typename Operation>
+at::Tensor same_everywhere(const Operation& operation) {
+  at::Tensor first;
+  for (const int threads : {1, 2, 3}) {
+    ThreadTeam team(threads);
+    for (const ops::Isa isa : supported_isas()) {
+      const at::Tensor result = operation(ops::Context(team, isa));
+      if (!first.defined()) first = result;
+      EXPECT_TRUE(same_bits(result, first)) << ops::isa_name(isa) << ", " << threads << " threads";
+    }
+  }
+  return first;
+}
+
 }  // namespace caravan::testing

@@ -18,23 +18,9 @@ namespace {
 using testing::Random;
 using testing::random_rows;
 using testing::same_bits;
+using testing::same_everywhere;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// Runs `operation(context)` in every build with 1 and 3 threads; all must give the same bits.
-template <typename Operation>
-at::Tensor same_everywhere(const Operation& operation) {
-  at::Tensor first;
-  for (const int threads : {1, 3}) {
-    ThreadTeam team(threads);
-    for (const Isa isa : testing::supported_isas()) {
-      const at::Tensor result = operation(Context(team, isa));
-      if (!first.defined()) first = result;
-      EXPECT_TRUE(same_bits(result, first)) << isa_name(isa) << ", " << threads << " threads";
-    }
-  }
-  return first;
-}
 
 at::Tensor random_vector(Random& random, std::int64_t width) {
   return random_rows(random, 1, width).contiguous().view({width});
