@@ -29,7 +29,7 @@ if [ "${CARAVAN_SKIP_SANITIZERS-0}" != 1 ]; then
   cmake --preset asan --log-level=WARNING >/dev/null
   cmake --build --preset asan --parallel "$cores"
   step "unit and mpi tests with sanitizers"
-  UBSAN_OPTIONS=print_stacktrace=1 ctest --preset asan --parallel "$cores"
+  ctest --preset asan --parallel "$cores"
 fi
 
 step "all tests"
