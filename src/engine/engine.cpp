@@ -34,6 +34,7 @@ SchedulerLimits scheduler_limits(const EngineLimits& limits, const model::LlamaC
   result.max_step_tokens = limits.max_step_tokens;
   result.kv_blocks = limits.kv_blocks;
   result.block_tokens = ops::KvPool::kBlockTokens;
+  result.prefix_sharing = limits.prefix_sharing;
   result.images = {limits.image_blocks, ops::KvPool::kBlockTokens, image_costs(config)};
   return result;
 }
@@ -273,7 +274,9 @@ EngineStatistics Engine::statistics() const {
   result.put_backs = state.scheduler.num_put_backs();
   result.running = state.scheduler.num_running();
   result.waiting = state.scheduler.num_waiting();
+  result.reused_tokens = state.scheduler.tables().num_reused_positions();
   result.used_blocks = state.scheduler.blocks().num_used();
+  result.cached_blocks = state.scheduler.blocks().num_cached();
   const ImageSchedule& images = state.scheduler.images();
   const ImageStore& store = images.store();
   result.images_encoded = store.num_encoded();

@@ -119,10 +119,15 @@ bool ImageSchedule::could_fit(std::span<Sequence* const> older,
   return blocks <= store_.blocks().num_blocks();
 }
 
-bool ImageSchedule::admit(Sequence& sequence, std::span<Sequence* const> running) {
+bool ImageSchedule::admit(Sequence& sequence, std::int64_t begin,
+                          std::span<Sequence* const> running) {
   if (sequence.images == nullptr) return true;
   if (somebody_waits_ && !running.empty()) return false;
+  const std::size_t current = sequence.images->group_at(begin);
+  const std::vector<Group>& groups = sequence.images->groups();
+  sequence.held_begin = current < groups.size() ? groups[current].images.begin : 0;
   const bool taken = take_next(sequence);
+  if (!taken) sequence.held_begin = 0;
   CARAVAN_ASSERT(taken || !running.empty(), "{} image blocks cannot hold the images of a prompt",
                  store_.blocks().num_blocks());
   return taken;

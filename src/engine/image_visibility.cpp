@@ -24,6 +24,12 @@ ImageVisibility::ImageVisibility(std::span<const std::int32_t> prompt,
   }
 }
 
+Range ImageVisibility::images_at(Range positions) const {
+  const auto first = std::lower_bound(markers_.begin(), markers_.end(), positions.begin);
+  const auto last = std::lower_bound(first, markers_.end(), positions.end);
+  return {first - markers_.begin(), last - markers_.begin()};
+}
+
 std::size_t ImageVisibility::group_at(std::int64_t position) const {
   const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
     return group.positions.contains(position);

@@ -38,17 +38,13 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
       // Every running sequence's next token must fit a step.
       max_running_(std::min(limits.max_sequences, limits.max_step_tokens)),
-      allocator_(limits.kv_blocks),
+      tables_({limits.kv_blocks, limits.block_tokens, limits.prefix_sharing}),
       images_(limits.images, limits.max_step_tokens) {
   CARAVAN_ASSERT(
       max_running_ >= 1 && limits.block_tokens >= 1 && limits.max_scored_rows >= 1,
       "limits of the scheduler must be positive: {} sequences, {} step tokens, blocks of "
       "{} tokens, {} scored rows",
       limits.max_sequences, limits.max_step_tokens, limits.block_tokens, limits.max_scored_rows);
-}
-
-std::int64_t Scheduler::blocks_for(std::int64_t num_positions) const {
-  return ceil_div(num_positions, limits_.block_tokens);
 }
 
 std::int64_t Scheduler::budget_left() const {
@@ -72,17 +68,17 @@ ScheduledStep& Scheduler::plan() {
   for (Sequence* sequence : running_) {
     if (sequence->remaining() == 1) add_rows(*sequence, chunk_of(*sequence));
   }
-  // add_rows() leaves a sequence of the first loop with nothing to do.
-  for (Sequence* sequence : running_) add_rows(*sequence, chunk_of(*sequence));
+  // The first loop's sequences have nothing left to do.
+  for (Sequence* sequence : running_) add_next_rows(*sequence);
   // Who was just put back must not take the blocks at once that an older one needs next.
   if (num_put_backs_ == put_backs_before) {
-    while (budget_left() > 0 && admit()) add_rows(*running_.back(), chunk_of(*running_.back()));
+    while (budget_left() > 0 && admit()) add_next_rows(*running_.back());
   }
   // For those who came just now.
   step_.image_work_rows += images_.add_work(running_, step_.plan);
   CARAVAN_ASSERT(!step_.empty() || (running_.empty() && waiting_.empty()),
                  "nothing can run, with {} sequences running, {} waiting and {} of {} blocks free",
-                 num_running(), num_waiting(), allocator_.num_free(), allocator_.num_blocks());
+                 num_running(), num_waiting(), blocks().num_free(), blocks().num_blocks());
   return step_;
 }
 
@@ -91,39 +87,20 @@ void Scheduler::grow_running() {
   for (std::size_t i = 0; i < running_.size(); ++i) {
     Sequence& sequence = *running_[i];
     while (sequence.state == Sequence::State::kRunning &&
-           !(make_writable(sequence) && grow(sequence))) {
+           !(tables_.make_writable(sequence, step_.plan.block_copies) && tables_.grow(sequence))) {
       put_back_youngest();
     }
   }
 }
 
-bool Scheduler::make_writable(Sequence& sequence) {
-  const auto index = static_cast<std::size_t>(sequence.computed / limits_.block_tokens);
-  if (sequence.remaining() == 0 || index >= sequence.blocks.size()) return true;
-  const std::int32_t shared = sequence.blocks[index];
-  if (allocator_.references(shared) == 1) return true;
-  std::vector<std::int32_t> copy;
-  if (!allocator_.allocate(1, copy)) return false;
-  step_.plan.block_copies.push_back({shared, copy.front()});
-  allocator_.release(shared);
-  sequence.blocks[index] = copy.front();
-  return true;
-}
-
-bool Scheduler::grow(Sequence& sequence) {
-  const std::int64_t missing = blocks_for(sequence.known()) - std::ssize(sequence.blocks);
-  return missing <= 0 || allocator_.allocate(missing, sequence.blocks);
-}
-
 void Scheduler::put_back_youngest() {
   CARAVAN_ASSERT(running_.size() > 1, "a single sequence of {} tokens does not fit {} KV blocks",
-                 running_.front()->known(), allocator_.num_blocks());
+                 running_.front()->known(), blocks().num_blocks());
   Sequence& sequence = *running_.back();
   running_.pop_back();
   slots_used_ -= slots_of(sequence);
-  release_blocks(sequence);
+  tables_.release(sequence);
   images_.release(sequence);
-  sequence.computed = 0;
   sequence.state = Sequence::State::kWaiting;
   waiting_.push_front(&sequence);
   ++num_put_backs_;
@@ -132,18 +109,27 @@ void Scheduler::put_back_youngest() {
 bool Scheduler::admit() {
   if (waiting_.empty()) return false;
   Sequence& sequence = *waiting_.front();
-  if (!running_.empty()) {
-    if (slots_used_ + slots_of(sequence) > max_running_) return false;
-    // A free block for everyone who runs, so that the newcomer is not put back at once.
-    const std::int64_t wanted = blocks_for(sequence.known()) + num_running();
-    if (wanted > allocator_.num_free()) return false;
-  }
-  if (!images_.admit(sequence, running_) || !grow(sequence)) return false;
+  if (!running_.empty() && slots_used_ + slots_of(sequence) > max_running_) return false;
+  const BlockTables::Prefix prefix = tables_.find_prefix(sequence);
+  // A free block for everyone who runs, so that the newcomer is not put back at once.
+  const std::int64_t wanted = tables_.blocks_to_start(sequence, prefix) + num_running();
+  if (wanted > blocks().num_free()) return false;
+  if (!images_.admit(sequence, prefix.num_positions, running_)) return false;
+  tables_.start(sequence, prefix);
   waiting_.pop_front();
   sequence.state = Sequence::State::kRunning;
   slots_used_ += slots_of(sequence);
   running_.push_back(&sequence);
   return true;
+}
+
+/// Rows of a prompt, but for those that others have computed meanwhile, or compute in this step:
+/// many sequences may have begun before the image that they all wait for was encoded.
+void Scheduler::add_next_rows(Sequence& sequence) {
+  if (sequence.remaining() == 0 || budget_left() == 0) return;
+  // One row at least is left to the sequence, so that no step is empty while somebody runs.
+  tables_.skip_computed(sequence, images_.computable_end(sequence) - 1);
+  add_rows(sequence, chunk_of(sequence));
 }
 
 std::int64_t Scheduler::chunk_of(const Sequence& sequence) const {
@@ -165,7 +151,7 @@ void Scheduler::add_rows(Sequence& sequence, std::int64_t count) {
   const auto row_begin = checked_cast<std::int32_t>(plan.tokens.size());
   const std::int64_t begin = sequence.computed;
   const std::int64_t end = begin + count;
-  const std::int64_t block_count = blocks_for(end);
+  const std::int64_t block_count = tables_.blocks_for(end);
   plan.segments.push_back(
       {row_begin, checked_cast<std::int32_t>(count), checked_cast<std::int32_t>(begin),
        checked_cast<std::int32_t>(plan.blocks.size()), checked_cast<std::int32_t>(block_count)});
@@ -189,6 +175,7 @@ void Scheduler::add_rows(Sequence& sequence, std::int64_t count) {
   if (count == 1 && begin >= sequence.prompt_size()) ++step_.decode_rows;
   images_.add_rows(sequence, {begin, end}, row_begin, plan);
   sequence.computed = end;
+  tables_.note_computed(sequence);
 }
 
 void Scheduler::fork(Sequence& parent, std::span<Sequence* const> children) {
@@ -210,10 +197,8 @@ void Scheduler::fork(Sequence& parent, std::span<Sequence* const> children) {
       continue;
     }
     child->state = Sequence::State::kRunning;
-    child->blocks = parent.blocks;
-    child->computed = parent.computed;
+    tables_.share(parent, *child);
     images_.share(parent, *child);
-    for (const std::int32_t block : child->blocks) allocator_.share(block);
     place = running_.insert(place, child) + 1;
     ++slots_used_;
   }
@@ -236,19 +221,11 @@ void Scheduler::remove(Sequence& sequence) {
     case Sequence::State::kRunning:
       running_.erase(std::find(running_.begin(), running_.end(), &sequence));
       slots_used_ -= slots_of(sequence);
-      release_blocks(sequence);
+      tables_.release(sequence);
       images_.release(sequence);
       break;
   }
   sequence.state = Sequence::State::kIdle;
-}
-
-void Scheduler::release_blocks(Sequence& sequence) {
-  // Last block first: the first one is then on top of the free stack.
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
-    allocator_.release(*block);
-  }
-  sequence.blocks.clear();
 }
 
 }  // namespace caravan::engine

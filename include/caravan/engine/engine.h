@@ -21,18 +21,21 @@ struct EngineLimits {
   std::int64_t max_step_tokens = 512;  // rows of a step
   std::int64_t kv_blocks = 0;          // blocks in the pool, the same on every rank
   std::int64_t image_blocks = 0;       // blocks of image tokens in theirs, as the decoder's limits
+  bool prefix_sharing = true;          // prompts that begin alike are computed once
 };
 
 struct EngineStatistics {
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;  // computed, repeats after put-back included
+  std::int64_t reused_tokens = 0;  // of prompts and repeats, found in the KV cache instead
   std::int64_t generated_tokens = 0;
   std::int64_t decode_tokens = 0;  // of these, those that took a row of their own
   std::int64_t put_backs = 0;
   std::int64_t running = 0;
   std::int64_t waiting = 0;
-  std::int64_t used_blocks = 0;
-  double prefill_seconds = 0;  // step time shared out by rows
+  std::int64_t used_blocks = 0;    // that running choices hold
+  std::int64_t cached_blocks = 0;  // others whose content may be used again
+  double prefill_seconds = 0;      // step time shared out by rows
   double decode_seconds = 0;
   double encoder_seconds = 0;          // shared out by estimated cost
   std::int64_t images_encoded = 0;     // repeats included

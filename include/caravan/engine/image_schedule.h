@@ -34,9 +34,10 @@ class ImageSchedule {
   /// Adds work on an image if there is some and the plan has none yet; returns its cost in rows.
   double add_work(std::span<Sequence* const> running, model::StepPlan& plan);
 
-  /// Takes the first images of a sequence that is to run behind all others; false if they are not
-  /// to be had now. With `running` empty they always are.
-  [[nodiscard]] bool admit(Sequence& sequence, std::span<Sequence* const> running);
+  /// Takes the first images that a sequence needs that is to run behind all others, from position
+  /// `begin` on; false if they are not to be had now. With `running` empty they always are.
+  [[nodiscard]] bool admit(Sequence& sequence, std::int64_t begin,
+                           std::span<Sequence* const> running);
   /// A fork starts where its parent is.
   void share(const Sequence& parent, Sequence& child);
   /// The sequence ends or starts again.

@@ -30,6 +30,8 @@ class ImageVisibility {
   std::int64_t marker(std::int64_t image) const {
     return markers_[static_cast<std::size_t>(image)];
   }
+  /// Images whose image tokens are among `positions`.
+  Range images_at(Range positions) const;
   /// The group whose images `position` sees; groups().size() before the first image token.
   std::size_t group_at(std::int64_t position) const;
 

@@ -3,8 +3,9 @@
 // token budget.
 //
 // Choices are served in the order of their requests. One is admitted when the blocks of all its
-// known tokens are free, grows block by block, and when none is left the youngest running one is
-// put back: its blocks are freed, its tokens are kept, and it is computed again later. The oldest
+// known tokens are free or there already, grows block by block, and when none is left the youngest
+// running one is put back: its blocks are freed, its tokens are kept, and what is not found in the
+// pool by then is computed again later. The oldest
 // always goes on, so everything ends. No step costs more because more requests wait. A sequence
 // whose next rows see an image that is not encoded yet keeps its place without rows; the work on
 // images goes along with the rows of the others. Plain logic: knows no model, no text.
@@ -14,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "caravan/engine/block_allocator.h"
+#include "caravan/engine/block_tables.h"
 #include "caravan/engine/image_schedule.h"
 #include "caravan/engine/sequence.h"
 #include "caravan/model/step_plan.h"
@@ -27,6 +28,7 @@ struct SchedulerLimits {
   std::int64_t kv_blocks = 0;          // in the pool
   std::int64_t block_tokens = 16;      // positions per block
   std::int64_t max_scored_rows = 64;   // rows per step whose logits only score a prompt
+  bool prefix_sharing = true;          // between requests
   ImageStoreLimits images;             // none: prompts without images
 };
 
@@ -74,24 +76,22 @@ class Scheduler {
   std::int64_t num_running() const { return std::ssize(running_); }
   std::int64_t num_waiting() const { return std::ssize(waiting_); }
   std::int64_t num_put_backs() const { return num_put_backs_; }
-  const BlockAllocator& blocks() const { return allocator_; }
+  const BlockTables& tables() const { return tables_; }
+  const BlockAllocator& blocks() const { return tables_.blocks(); }
   const ImageSchedule& images() const { return images_; }
-  std::int64_t blocks_for(std::int64_t num_positions) const;
 
  private:
-  bool make_writable(Sequence& sequence);
-  bool grow(Sequence& sequence);
   void grow_running();
   void put_back_youngest();
   bool admit();
+  void add_next_rows(Sequence& sequence);
   void add_rows(Sequence& sequence, std::int64_t count);
   std::int64_t chunk_of(const Sequence& sequence) const;
-  void release_blocks(Sequence& sequence);
   std::int64_t budget_left() const;
 
   SchedulerLimits limits_;
   std::int64_t max_running_;
-  BlockAllocator allocator_;
+  BlockTables tables_;
   ImageSchedule images_;
   std::vector<Sequence*> running_;  // oldest first; all older than the waiting ones
   std::deque<Sequence*> waiting_;   // oldest first

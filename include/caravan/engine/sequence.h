@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "caravan/engine/image_visibility.h"
+#include "caravan/engine/prefix_index.h"
 #include "caravan/engine/request.h"
 
 namespace caravan::engine {
@@ -37,8 +38,10 @@ struct Sequence {
   std::vector<std::int32_t> generated;
   std::vector<std::int32_t> blocks;  // table: block i holds positions [16 i, 16 i + 16)
   std::int64_t computed = 0;         // positions whose keys and values are in the cache
-  std::int64_t pending_forks = 0;    // choices that will start from its prompt
-  std::int64_t scored = 0;           // prompt log-probabilities known so far
+  PrefixIndex::Prefix prefix = PrefixIndex::kNothing;  // name of the first `prefix_blocks` blocks
+  std::int64_t prefix_blocks = 0;                      // full ones that others can find
+  std::int64_t pending_forks = 0;                      // choices that will start from its prompt
+  std::int64_t scored = 0;                             // prompt log-probabilities known so far
   bool always_whole_logits = false;  // its best token was one that may not be sampled
 
   const ImageVisibility* images = nullptr;  // of a prompt with images

@@ -49,6 +49,26 @@ TEST_F(GroupEngine, EqualsOneRankInSmallStepsWithPutBacks) {
   expect_same_as_one_rank(setup);
 }
 
+TEST_F(GroupEngine, EqualsOneRankWithSharedPrefixes) {
+  const std::vector<Request> requests = test::alike_requests();
+  Answers alone;
+  if (group_.rank() == 0) {
+    parallel::SingleCommunicator single;
+    EngineSetup apart;
+    apart.limits.prefix_sharing = false;
+    alone = test::run_alone(single, source_, apart, requests);
+  }
+  for (const EngineLimits& limits : {EngineLimits{64, 512, 400}, {64, 24, 14}}) {
+    SCOPED_TRACE("blocks " + std::to_string(limits.kv_blocks));
+    EngineSetup setup;
+    setup.limits = limits;
+    const test::RunResult found = test::run_engine(group_, source_, setup, requests);
+    if (group_.rank() != 0) continue;
+    test::expect_same_answers(found.answers, alone);
+    EXPECT_GT(found.statistics.reused_tokens, 48 * 5);
+  }
+}
+
 TEST_F(GroupEngine, EqualsOneRankWithAPaddedVocabulary) {
   EngineSetup setup;
   setup.tokenizer_size = 262;

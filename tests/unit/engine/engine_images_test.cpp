@@ -92,6 +92,27 @@ TEST_F(EngineImages, GiveTheSameBitsWithPutBacks) {
   EXPECT_GT(encoded, 12) << "images were meant to be encoded again";
 }
 
+TEST_F(EngineImages, GiveTheSameBitsWithAndWithoutSharedPrefixes) {
+  const std::vector<Request> requests = test::alike_image_requests();
+  EngineSetup apart = vision_setup();
+  apart.limits.prefix_sharing = false;
+  const Answers alone = test::run_alone(communicator_, source_, apart, requests);
+  std::int64_t put_backs = 0;
+  for (const auto& [blocks, image_blocks, step_tokens] :
+       {std::array<std::int64_t, 3>{400, 40, 512}, {400, 10, 24}, {9, 40, 24}, {7, 10, 7}}) {
+    SCOPED_TRACE("blocks " + std::to_string(blocks) + ", " + std::to_string(image_blocks));
+    EngineSetup setup = vision_setup();
+    setup.limits.kv_blocks = blocks;
+    setup.limits.image_blocks = image_blocks;
+    setup.limits.max_step_tokens = step_tokens;
+    const auto result = run(setup, requests);
+    expect_same_answers(result.answers, alone);
+    EXPECT_GT(result.statistics.reused_tokens, 16);
+    put_backs += result.statistics.put_backs;
+  }
+  EXPECT_GT(put_backs, 2);
+}
+
 TEST_F(EngineImages, LeaveTextAsATextModelAnswersIt) {
   std::vector<Request> requests = image_requests();
   std::vector<Request> text;

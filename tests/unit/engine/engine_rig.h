@@ -180,4 +180,18 @@ inline std::vector<engine::Request> mixed_requests() {
   return requests;
 }
 
+/// The mixed requests with prompts that begin with the same 50 tokens, some of them twice.
+inline std::vector<engine::Request> alike_requests() {
+  std::vector<engine::Request> requests = mixed_requests();
+  const engine::Request beginning = make_request(999, 50, {});
+  for (engine::Request& request : requests) {
+    request.prompt.insert(request.prompt.begin(), beginning.prompt.begin(), beginning.prompt.end());
+  }
+  for (std::size_t i = 0; i < 5; ++i) {
+    requests.push_back(requests[i]);
+    requests.back().id += 100;
+  }
+  return requests;
+}
+
 }  // namespace caravan::test

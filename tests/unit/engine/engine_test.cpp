@@ -73,6 +73,33 @@ TEST_F(EngineTest, GivesTheSameBitsWithPutBacks) {
   EXPECT_GT(put_backs, 5);
 }
 
+TEST_F(EngineTest, GivesTheSameBitsWithAndWithoutSharedPrefixes) {
+  const std::vector<Request> requests = test::alike_requests();
+  EngineSetup apart;
+  apart.limits.prefix_sharing = false;
+  const Answers alone = run_alone(apart, requests);
+  std::int64_t put_backs = 0;
+  for (const EngineLimits& limits :
+       {EngineLimits{64, 512, 400}, {64, 40, 400}, {4, 24, 400}, {64, 24, 14}, {3, 17, 11}}) {
+    SCOPED_TRACE("step tokens " + std::to_string(limits.max_step_tokens) + ", blocks " +
+                 std::to_string(limits.kv_blocks));
+    EngineSetup setup;
+    setup.limits = limits;
+    const auto shared = run(setup, requests);
+    expect_same_answers(shared.answers, alone);
+    EXPECT_GT(shared.statistics.reused_tokens, 48 * 5);
+    EXPECT_GT(shared.statistics.cached_blocks, 0);
+    put_backs += shared.statistics.put_backs;
+    setup.limits.prefix_sharing = false;
+    const auto separate = run(setup, requests);
+    expect_same_answers(separate.answers, alone);
+    EXPECT_EQ(separate.statistics.reused_tokens + separate.statistics.cached_blocks, 0);
+    EXPECT_LT(shared.statistics.prompt_tokens, separate.statistics.prompt_tokens);
+    EXPECT_EQ(shared.statistics.generated_tokens, separate.statistics.generated_tokens);
+  }
+  EXPECT_GT(put_backs, 3);
+}
+
 TEST_F(EngineTest, GivesTheSameBitsForThreadsAndInstructionSets) {
   const std::vector<Request> requests = mixed_requests();
   const Answers expected = run({}, requests).answers;

@@ -78,4 +78,23 @@ inline std::vector<engine::Request> image_requests() {
   return requests;
 }
 
+/// Prompts of 60 tokens that are alike but for their images, and for their last token or not at
+/// all.
+inline std::vector<engine::Request> alike_image_requests() {
+  std::vector<engine::Request> requests;
+  for (std::int64_t id = 0; id < 10; ++id) {
+    engine::SamplingParams sampling;
+    sampling.temperature = id % 2 == 0 ? 0 : 1;
+    sampling.max_tokens = 20;
+    sampling.logprobs = true;
+    sampling.prompt_logprobs = id == 4;
+    sampling.num_choices = 1 + id % 3;
+    requests.push_back(make_request(1, 60, sampling));
+    requests.back().id = id;
+    show_images(requests.back(), {{18, id % 5 == 1 ? 2 : 1}, {40, id % 5 == 2 ? 7 : 3}});
+    if (id % 5 == 3) requests.back().prompt.back() = 65;
+  }
+  return requests;
+}
+
 }  // namespace caravan::test

@@ -26,7 +26,8 @@ class Simulation {
   Simulation(const SchedulerLimits& limits)
       : scheduler_(limits),
         limits_(limits),
-        pool_(static_cast<std::size_t>(limits.images.num_blocks), -1) {}
+        pool_(static_cast<std::size_t>(limits.images.num_blocks), -1),
+        cache_(static_cast<std::size_t>(limits.kv_blocks * limits.block_tokens), 0) {}
 
   /// `numbers`: the images of the prompt's image tokens.
   void submit(const std::vector<std::int32_t>& prompt, const std::vector<std::int64_t>& numbers,
@@ -61,6 +62,7 @@ class Simulation {
     ++num_steps_;
     encode(step);
     check_rows(step.plan);
+    write_cache(step.plan);
     for (const auto& use : step.logit_uses) take(*use.sequence);
     for (const auto& use : step.argmax_uses) take(*use.sequence);
     check_references();
@@ -82,6 +84,7 @@ class Simulation {
   }
 
   const Scheduler& scheduler() const { return scheduler_; }
+  std::int64_t num_rows() const { return num_rows_; }
 
  private:
   struct Job {
@@ -122,15 +125,55 @@ class Simulation {
     return ceil_div(kTileTokens * tiles_of(number), limits_.images.block_tokens);
   }
 
-  /// Forks share blocks, but also the prompt.
+  /// Whoever holds the last block of the rows has the same text and images up to there.
   const Job& job_of(const model::StepPlan& plan, const model::StepPlan::Segment& segment) const {
-    const std::int32_t first = plan.blocks[static_cast<std::size_t>(segment.block_begin)];
+    const auto last = static_cast<std::size_t>(segment.block_count - 1);
+    const std::int32_t block = plan.blocks[static_cast<std::size_t>(segment.block_begin) + last];
     for (const auto& job : jobs_) {
       for (const auto& sequence : job->sequences) {
-        if (!sequence->blocks.empty() && sequence->blocks[0] == first) return *job;
+        if (sequence->blocks.size() > last && sequence->blocks[last] == block) return *job;
       }
     }
     throw std::logic_error("rows of nobody");
+  }
+
+  /// What is written to the KV cache at a position of a job: says which tokens and images led to
+  /// it.
+  static std::uint64_t content(const Job& job, std::int64_t end) {
+    std::uint64_t value = 1;
+    for (std::int64_t position = 0; position < end; ++position) {
+      const bool marked = position < std::ssize(job.request.prompt) &&
+                          job.request.prompt[static_cast<std::size_t>(position)] == kImage;
+      value = value * 31 + (marked ? 2 : 1);
+      const Range images = job.visibility.span_at(position).images;
+      for (std::int64_t image = images.begin; image < images.end; ++image) {
+        value =
+            value * 37 + static_cast<std::uint64_t>(job.numbers[static_cast<std::size_t>(image)]);
+      }
+    }
+    return value;
+  }
+
+  /// Copies and rows of a step: every position that the rows look back at is there and right.
+  void write_cache(const model::StepPlan& plan) {
+    const auto size = static_cast<std::size_t>(limits_.block_tokens);
+    for (const auto& copy : plan.block_copies) {
+      std::copy_n(cache_.begin() + copy.source * limits_.block_tokens, size,
+                  cache_.begin() + copy.target * limits_.block_tokens);
+    }
+    for (const auto& segment : plan.segments) {
+      const Job& job = job_of(plan, segment);
+      const std::int64_t end = segment.position_begin + segment.row_count;
+      for (std::int64_t position = 0; position < end; ++position) {
+        const std::int32_t block = plan.blocks[static_cast<std::size_t>(
+            segment.block_begin + position / limits_.block_tokens)];
+        std::uint64_t& slot = cache_[static_cast<std::size_t>(block) * size +
+                                     static_cast<std::size_t>(position) % size];
+        if (position >= segment.position_begin) slot = content(job, position + 1);
+        ASSERT_EQ(slot, content(job, position + 1)) << "position " << position;
+      }
+    }
+    num_rows_ += std::ssize(plan.tokens);
   }
 
   void check_rows(const model::StepPlan& plan) {
@@ -201,17 +244,73 @@ class Simulation {
 
   Scheduler scheduler_;
   SchedulerLimits limits_;
-  std::vector<std::int64_t> pool_;  // of each block: number of the image in it, or -1
+  std::vector<std::int64_t> pool_;    // of each block: number of the image in it, or -1
+  std::vector<std::uint64_t> cache_;  // of each position in the KV pool
+  std::int64_t num_rows_ = 0;
   std::int64_t encoding_ = -1;
   std::int64_t units_done_ = 0;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::int64_t num_steps_ = 0;
 };
 
+SchedulerLimits ample_limits() {
+  SchedulerLimits limits;
+  limits.block_tokens = 4;
+  limits.max_step_tokens = 20;
+  limits.kv_blocks = 100;
+  limits.images.block_tokens = 4;
+  limits.images.num_blocks = 50;
+  for (std::size_t i = 0; i < limits.images.costs.size(); ++i) {
+    limits.images.costs[i].tokens = kTileTokens * (static_cast<std::int64_t>(i) + 1);
+    limits.images.costs[i].unit_rows.assign(i + 2 + kPieces, 20);
+  }
+  return limits;
+}
+
+TEST(ImageSchedule, TextBehindAnImageIsComputedOnceForAllThatWaitForIt) {
+  Simulation simulation(ample_limits());
+  std::vector<std::int32_t> prompt(41, 1);
+  prompt[3] = kImage;
+  SamplingParams sampling;
+  sampling.max_tokens = 1;
+  for (int i = 0; i < 3; ++i) simulation.submit(prompt, {2}, sampling);
+  ASSERT_TRUE(simulation.step());
+  EXPECT_EQ(simulation.scheduler().num_running(), 3) << "all begin before the image is encoded";
+  simulation.run_to_end();
+  EXPECT_EQ(simulation.num_rows(), 41 + 2 * (3 + 1)) << "3 positions before it, and the last one";
+}
+
+TEST(ImageSchedule, TextBehindDifferentImagesIsNotShared) {
+  Simulation simulation(ample_limits());
+  std::vector<std::int32_t> prompt(41, 1);
+  prompt[9] = kImage;
+  SamplingParams sampling;
+  sampling.max_tokens = 1;
+  simulation.submit(prompt, {0}, sampling);
+  simulation.submit(prompt, {1}, sampling);
+  simulation.run_to_end();
+  EXPECT_EQ(simulation.num_rows(), 41 + (41 - 8)) << "two blocks before the image's are shared";
+}
+
+TEST(ImageSchedule, ImagesThatOnlySharedRowsSeeAreNotTaken) {
+  Simulation simulation(ample_limits());
+  std::vector<std::int32_t> prompt(41, 1);
+  prompt[3] = prompt[20] = kImage;
+  SamplingParams sampling;
+  sampling.max_tokens = 1;
+  simulation.submit(prompt, {0, 1}, sampling);
+  simulation.run_to_end();
+  simulation.submit(prompt, {0, 1}, sampling);
+  simulation.run_to_end();
+  EXPECT_EQ(simulation.num_rows(), 41 + 1);
+  EXPECT_EQ(simulation.scheduler().images().store().num_reused(), 1) << "the second one";
+}
+
 TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
   std::int64_t put_backs = 0;
   std::int64_t image_put_backs = 0;
   std::int64_t reused = 0;
+  std::int64_t reused_rows = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -222,6 +321,7 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
     limits.block_tokens = 1 + below(6);
     limits.max_sequences = 1 + below(6);
     limits.max_step_tokens = 1 + below(24);
+    limits.prefix_sharing = below(4) != 0;
     limits.images.block_tokens = 1 + below(9);
     for (std::size_t i = 0; i < limits.images.costs.size(); ++i) {
       limits.images.costs[i].tokens = kTileTokens * (static_cast<std::int64_t>(i) + 1);
@@ -269,11 +369,13 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
     put_backs += simulation.scheduler().num_put_backs();
     image_put_backs += simulation.scheduler().images().num_put_backs();
     reused += simulation.scheduler().images().store().num_reused();
+    reused_rows += simulation.scheduler().tables().num_reused_positions();
     if (HasFailure()) return;
   }
   EXPECT_GT(put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(image_put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(reused, 100);
+  EXPECT_GT(reused_rows, 10000) << "prompts were meant to begin alike";
 }
 
 }  // namespace

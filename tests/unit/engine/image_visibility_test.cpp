@@ -63,6 +63,9 @@ TEST(ImageVisibility, FindsTheGroupsOfTwoAdjacentImagesAndOneLater) {
   EXPECT_EQ(visibility.group_at(1'000'000), 1U);
   EXPECT_EQ(visibility.span_at(0).end, 5);
   EXPECT_EQ(visibility.marker(2), 20);
+  EXPECT_EQ(visibility.images_at({0, 5}), (Range{0, 0}));
+  EXPECT_EQ(visibility.images_at({6, 21}), (Range{1, 3}));
+  EXPECT_TRUE(visibility.images_at({21, 40}).empty());
 }
 
 TEST(ImageVisibility, OfTextIsEmpty) {
