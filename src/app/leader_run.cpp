@@ -36,6 +36,10 @@ void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics&
   log::info("summary: {} prompt tokens, {} new tokens, {} new tokens/s over all",
             counts.prompt_tokens, counts.completion_tokens,
             rate(counts.completion_tokens, counts.seconds));
+  if (engine.reused_tokens > 0) {
+    log::info("summary: {} tokens of prompts and repeats were found in the KV cache",
+              engine.reused_tokens);
+  }
   log::info(
       "summary: prefill {} tokens in {:.1f} s ({} tokens/s), decode {} tokens in {:.1f} s "
       "({} tokens/s), {} steps, {} put back",

@@ -201,6 +201,11 @@ void add_execution(Table& table) {
                           "keys and values of images on each rank (models with vision); auto: what "
                           "the input needs, at most two fifths of the free memory"},
                          &JobOptions::image_memory));
+  table.add(choice_option<bool>(
+      {"prefix-sharing", "on|off",
+       "compute what prompts begin with alike once, and keep it while the KV cache has room; the "
+       "answers are the same"},
+      &JobOptions::prefix_sharing, {{"on", true}, {"off", false}}));
   table.add(flag_option({"no-verify", "", "do not check the checksums of weights while reading"},
                         &JobOptions::no_verify));
   Option& ranks = table.add(number_option<std::int64_t>(

@@ -244,6 +244,7 @@ class Run {
     if (leads()) bytes = prepared_->model().file.serialize();
     communicator_->broadcast(bytes);
     limits_ = broadcast_value(*communicator_, leads() ? prepared_->memory().limits : limits_);
+    limits_.prefix_sharing = options_.prefix_sharing;
     std::int64_t read_bytes = 0;
     agreed(*communicator_, [&] {
       file_.emplace(checkpoint::ModelFile::deserialize(bytes));

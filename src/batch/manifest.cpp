@@ -37,6 +37,7 @@ Json counts_of(const Manifest& manifest) {
 Json engine_of(const Manifest& manifest) {
   return {{"steps", manifest.engine.steps},
           {"prompt_tokens_computed", manifest.engine.prompt_tokens},
+          {"prompt_tokens_reused", manifest.engine.reused_tokens},
           {"generated_tokens", manifest.engine.generated_tokens},
           {"decode_tokens", manifest.engine.decode_tokens},
           {"put_backs", manifest.engine.put_backs},

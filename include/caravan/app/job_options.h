@@ -59,6 +59,7 @@ struct JobOptions {
   std::int64_t max_step_tokens = 512;
   std::optional<std::int64_t> kv_memory;     // bytes per rank
   std::optional<std::int64_t> image_memory;  // bytes per rank
+  bool prefix_sharing = true;
   bool no_verify = false;
   std::optional<std::int64_t> ranks;        // plan
   std::optional<std::int64_t> node_memory;  // plan
