@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxIndexBytes = 100'000'000;
 constexpr std::size_t kMaxShares = 16;  // model-parallel files of the largest release
+constexpr const char* kUnnumbered = "consolidated.pth";
 
 // Members of a numbered set: "model-00001-of-00004.safetensors", torchtune's "hf_model_0001_2.pt".
 std::regex numbered_name() {
@@ -95,19 +97,25 @@ WeightFiles indexed_files(const fs::path& folder, const std::vector<std::string>
   return weights;
 }
 
-// "consolidated.00.pth", "consolidated.01.pth" ...
+bool is_meta_name(const std::string& name) {
+  return name.starts_with("consolidated.") && name.ends_with(".pth");
+}
+
+// "consolidated.00.pth", "consolidated.01.pth" ..., or Llama 3.2 11B Vision's single kUnnumbered.
 std::optional<WeightFiles> model_parallel_files(const fs::path& folder,
                                                 const std::vector<std::string>& names) {
   std::vector<std::string> shares;
-  for (const std::string& name : names) {
-    if (name.starts_with("consolidated.") && name.ends_with(".pth")) shares.push_back(name);
-  }
+  std::copy_if(names.begin(), names.end(), std::back_inserter(shares), is_meta_name);
   if (shares.empty()) return std::nullopt;
+  const bool unnumbered = contains(shares, kUnnumbered);
+  CARAVAN_CHECK(!unnumbered || shares.size() == 1, InputError,
+                "{} holds two models, {} and {}; name the one to convert", folder.string(),
+                kUnnumbered, shares.front());
   CARAVAN_CHECK(shares.size() <= kMaxShares, InputError,
                 "{} has {} files consolidated.*.pth, "
                 "expected at most {}",
                 folder.string(), shares.size(), kMaxShares);
-  for (std::size_t i = 0; i < shares.size(); ++i) {
+  for (std::size_t i = 0; i < shares.size() && !unnumbered; ++i) {
     const std::string expected = fmt::format("consolidated.{:02}.pth", i);
     CARAVAN_CHECK(shares[i] == expected, InputError,
                   "{} is missing ({} follows instead): the download is incomplete",
@@ -208,8 +216,9 @@ std::optional<fs::path> newest_epoch(const fs::path& folder,
   }
   throw InputError(fmt::format(
       "{} holds no weights: expected model.safetensors or model.safetensors.index.json (Hugging "
-      "Face), pytorch_model.bin, consolidated.00.pth (Meta), torchtune's files, or the name of a "
-      "GGUF file",
+      "Face), pytorch_model.bin, consolidated.00.pth or consolidated.pth (Meta), torchtune's "
+      "files, "
+      "or the name of a GGUF file",
       folder.string()));
 }
 
@@ -233,9 +242,14 @@ WeightFiles find_in_folder(const fs::path& folder) {
 WeightFiles find_by_file(const fs::path& file) {
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   const std::string name = file.filename().string();
-  const std::vector<std::string> names = file_names(folder);
-  if (name.starts_with("consolidated.") && name.ends_with(".pth"))
+  std::vector<std::string> names = file_names(folder);
+  if (is_meta_name(name)) {
+    // The name tells which is meant where a folder has both.
+    std::erase_if(names, [&](const std::string& other) {
+      return (other == kUnnumbered) != (name == kUnnumbered);
+    });
     return *model_parallel_files(folder, names);
+  }
   std::smatch match;
   if (!std::regex_match(name, match, numbered_name())) return files_of(folder, {name});
   std::vector<std::string> like;

@@ -15,7 +15,7 @@ namespace caravan::checkpoint {
 struct WeightFiles {
   enum class Layout {
     kTensors,       // each tensor is in one of the files
-    kModelParallel  // each file has a share of each tensor (Meta's consolidated.NN.pth)
+    kModelParallel  // each file has a share of each tensor (Meta's consolidated.*.pth)
   };
   Layout layout = Layout::kTensors;
   std::filesystem::path folder;              // that holds the files

@@ -23,8 +23,7 @@ using test::expect_error;
 
 /// A generated model with the structure that Meta's code fixes, in Meta's files.
 struct GeneratedMeta : testing::Test {
-  static model::LlamaConfig config() {
-    model::LlamaConfig config;
+  void SetUp() override {
     config.vocab_size = 768;
     config.hidden_size = 16;
     config.ffn_size = 16;
@@ -44,7 +43,6 @@ struct GeneratedMeta : testing::Test {
     vision.cross_layers = {1, 3};
     vision.image_token_id = 768;
     config.vision = vision;
-    return config;
   }
   /// The values of the cells lie where Meta's tables of 4 x 4 have them.
   static test::TorchTensor in_meta_form(test::TorchTensor tensor) {
@@ -86,9 +84,12 @@ struct GeneratedMeta : testing::Test {
     }
     return result;
   }
+  static std::string share_name(int index) {
+    return "consolidated.0" + std::to_string(index) + ".pth";
+  }
   void write(int count) const {
-    const VisionNames names(NameStyle::kMeta, *config().vision);
-    const std::vector<test::TorchTensor> tensors = test::torch_tensors(config());
+    const VisionNames names(NameStyle::kMeta, *config.vision);
+    const std::vector<test::TorchTensor> tensors = test::torch_tensors(config);
     for (int i = 0; i < count; ++i) {
       test::PthBuilder builder;
       builder.add("text_model.rope.freqs", {2}, {static_cast<float>(i), 0});
@@ -100,12 +101,12 @@ struct GeneratedMeta : testing::Test {
         if (change != changed.end()) part.values[change->second] += 1;
         builder.add(name, part.shape, part.values);
       }
-      folder.write("consolidated.0" + std::to_string(i) + ".pth", builder.file());
+      folder.write(share_name(i), builder.file());
     }
     const Json params = {{"dim", 16},
                          {"n_layers", 4},
-                         {"n_heads", 4},
-                         {"n_kv_heads", 2},
+                         {"n_heads", config.num_heads},
+                         {"n_kv_heads", config.num_kv_heads},
                          {"multiple_of", 8},
                          {"norm_eps", 1e-5},
                          {"vocab_size", -1},
@@ -116,24 +117,19 @@ struct GeneratedMeta : testing::Test {
     fs::copy_file(test::kCheckpoints + "/tiny-vision-meta/tokenizer.model",
                   folder.file("tokenizer.model"), fs::copy_options::overwrite_existing);
   }
-  test::TemporaryFolder folder;
-  std::map<std::pair<int, std::string>, std::size_t> changed;  // element of one file's tensor
-};
-
-TEST_F(GeneratedMeta, TakesWidthsAndVocabularyFromTheWeightsAndJoinsTheShares) {
-  for (const int count : {1, 2, 4}) {
-    write(count);
+  /// Converts the folder, or a file of it, and compares every stored value with the generated one.
+  void convert_and_compare(const std::string& source) const {
     ConvertOptions convert_options;
-    convert_options.source = folder.path();
+    convert_options.source = source;
     convert_options.target = folder.file("m.h5");
     convert_options.overwrite = true;
     convert(convert_options);
     ModelFile file = ModelFile::open(convert_options.target);
-    model::LlamaConfig expected = config();
+    model::LlamaConfig expected = config;
     expected.rope_theta = 500000;
     expected.max_positions = 131072;
     expected.rope_scaling = {model::RopeScalingKind::kLlama3, 8, 1, 4, 8192};
-    EXPECT_EQ(file.description().config, expected) << count;
+    EXPECT_EQ(file.description().config, expected);
     for (const StoredTensor& tensor : file.tensors()) {
       const model::TensorSpec& spec = tensor.spec;
       std::vector<float> got(static_cast<std::size_t>(spec.num_elements()));
@@ -143,10 +139,45 @@ TEST_F(GeneratedMeta, TakesWidthsAndVocabularyFromTheWeightsAndJoinsTheShares) {
         const std::int64_t column = i % spec.columns;
         const float value = spec.transposed ? test::source_value(spec.name, column, row)
                                             : test::source_value(spec.name, row, column);
-        ASSERT_EQ(got[static_cast<std::size_t>(i)], value) << count << " " << spec.name << " " << i;
+        ASSERT_EQ(got[static_cast<std::size_t>(i)], value) << spec.name << " " << i;
       }
     }
   }
+  model::LlamaConfig config;
+  test::TemporaryFolder folder;
+  std::map<std::pair<int, std::string>, std::size_t> changed;  // element of one file's tensor
+};
+
+TEST_F(GeneratedMeta, TakesWidthsAndVocabularyFromTheWeightsAndJoinsTheShares) {
+  for (const int count : {1, 2, 4}) {
+    SCOPED_TRACE(count);
+    write(count);
+    convert_and_compare(folder.path());
+  }
+}
+
+// As the files of 90B: each with one key-value head and one row of the image token's embedding.
+TEST_F(GeneratedMeta, JoinsEightShares) {
+  config.num_heads = 8;
+  config.num_kv_heads = 8;
+  config.head_dim = 2;
+  write(8);
+  convert_and_compare(folder.path());
+  convert_and_compare(folder.file(share_name(5)));
+}
+
+// As the file of 11B.
+TEST_F(GeneratedMeta, ReadsTheOneFileWithoutANumber) {
+  write(1);
+  fs::rename(folder.file(share_name(0)), folder.file("consolidated.pth"));
+  convert_and_compare(folder.path());
+  convert_and_compare(folder.file("consolidated.pth"));
+
+  write(2);
+  expect_error<InputError>([this] { open_source(folder.path(), {}); },
+                           "holds two models, consolidated.pth and consolidated.00.pth");
+  EXPECT_EQ(open_source(folder.file("consolidated.pth"), {}).files.size(), 1U);
+  EXPECT_EQ(open_source(folder.file(share_name(1)), {}).files.size(), 2U);
 }
 
 // Copies are compared to their last element, whatever their number of extents.
