@@ -14,6 +14,7 @@
 #include "meta_shards.h"
 #include "preprocessor_config.h"
 #include "source_parts.h"
+#include "source_text.h"
 #include "text_files.h"
 #include "vision_tensors.h"
 #include "weight_files.h"
@@ -128,8 +129,7 @@ class FolderSource {
     } else {
       open_hugging_face(config, std::move(files));
     }
-    choose_chat_format(description(), options_, path_);
-    check_tokenizer(description(), path_);
+    settle_text(description(), options_, path_);
     return std::move(source_);
   }
 

@@ -12,6 +12,7 @@
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
 #include "source_parts.h"
+#include "source_text.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -272,8 +273,7 @@ Source open_gguf(const std::string& path, const SourceOptions& options) {
   description.chat_template = gguf.text("tokenizer.chat_template").value_or("");
   description.generation.stop_ids =
       merge_stop_ids(stop_id_lists(gguf, tokenizer, path), description.config.vocab_size, path);
-  choose_chat_format(description, options, path);
-  check_tokenizer(description, path);
+  settle_text(description, options, path);
   return source;
 }
 

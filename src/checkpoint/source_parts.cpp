@@ -8,7 +8,6 @@
 
 #include "caravan/core/error.h"
 #include "caravan/model/shard_plan.h"
-#include "caravan/text/tokenizer.h"
 #include "caravan/text/utf8.h"
 
 namespace caravan::checkpoint {
@@ -120,37 +119,6 @@ void match_tensors(Source& source, std::vector<SourceTensor> found, const Vision
                    const std::string& where) {
   const auto name_of = [&names](std::string_view canonical) { return names.of(canonical); };
   match(source, std::move(found), names.style(), name_of, where);
-}
-
-void choose_chat_format(ModelDescription& description, const SourceOptions& options,
-                        const std::string& where) {
-  const auto recognised =
-      text::recognise_chat_template(description.chat_template, description.tokenizer);
-  CARAVAN_CHECK(recognised.has_value() || options.chat_format.has_value(), InputError,
-                "{} has a chat template that belongs to no known format; choose one with "
-                "--chat-format {}",
-                where, text::chat_format_names());
-  description.chat_format = options.chat_format ? *options.chat_format : recognised->kind;
-  if (recognised && recognised->kind == description.chat_format)
-    description.chat_default_system = recognised->default_system;
-}
-
-void check_tokenizer(const ModelDescription& description, const std::string& where) {
-  try {
-    const text::Tokenizer tokenizer(description.tokenizer);
-    // The image token has a row of its own behind the vocabulary.
-    const std::int64_t rows =
-        description.config.vocab_size + (description.config.vision.has_value() ? 1 : 0);
-    CARAVAN_CHECK(tokenizer.vocab_size() <= rows, InputError,
-                  "{}: the tokenizer has {} ids, but the model has rows for {}", where,
-                  tokenizer.vocab_size(), rows);
-    if (description.chat_format != text::ChatFormatKind::kNone) {
-      const text::ChatFormat format(description.chat_format, tokenizer,
-                                    description.chat_default_system);
-    }
-  } catch (const ConfigError& error) {  // here it is the source that is at fault
-    throw InputError(fmt::format("{}: {}", where, error.what()));
-  }
 }
 
 bool is_end_of_text(std::string_view token) {

@@ -33,15 +33,6 @@ void match_tensors(Source& source, std::vector<SourceTensor> found, NameStyle st
 void match_tensors(Source& source, std::vector<SourceTensor> found, const VisionNames& names,
                    const std::string& where);
 
-/// Sets the chat format from the template, or as the options say.
-/// @throws InputError for an unknown template or a format whose control tokens do not exist.
-void choose_chat_format(ModelDescription& description, const SourceOptions& options,
-                        const std::string& where);
-
-/// Checks the tokenizer, and it against the model: every id has a row of the embedding.
-/// @throws InputError.
-void check_tokenizer(const ModelDescription& description, const std::string& where);
-
 /// Ids of the tokens that end a text or a turn in Llama 3 models, by their texts.
 std::vector<std::int32_t> end_of_text_ids(const std::vector<text::AddedToken>& tokens);
 bool is_end_of_text(std::string_view token);
