@@ -10,6 +10,7 @@
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "caravan/core/log.h"
 
 namespace caravan::app {
 namespace {
@@ -52,6 +53,9 @@ ModelFront open_model(const JobOptions& options) {
     image_id = checked_cast<std::int32_t>(vision->image_token_id);
   }
   auto chat_format = std::make_unique<text::ChatFormat>(kind, *tokenizer, system, image_id);
+  if (options.chat_format && chat_format->leaves_out_bos()) {
+    log::warning("{}", text::missing_bos_warning(kind));
+  }
   std::string name = options.model_name.empty() ? description.name : options.model_name;
   std::vector<std::int32_t> stop_ids = description.generation.stop_ids;
   if (kind != text::ChatFormatKind::kNone) add_unique(stop_ids, chat_format->stop_ids());

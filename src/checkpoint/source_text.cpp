@@ -1,6 +1,7 @@
 #include "source_text.h"
 
 #include "caravan/core/error.h"
+#include "caravan/core/log.h"
 #include "caravan/text/tokenizer.h"
 
 namespace caravan::checkpoint {
@@ -19,7 +20,8 @@ void choose_chat_format(ModelDescription& description, const SourceOptions& opti
     description.chat_default_system = recognised->default_system;
 }
 
-void check_tokenizer(const ModelDescription& description, const std::string& where) {
+void check_tokenizer(const ModelDescription& description, const SourceOptions& options,
+                     const std::string& where) {
   try {
     const text::Tokenizer tokenizer(description.tokenizer);
     // The image token has a row of its own behind the vocabulary.
@@ -31,6 +33,9 @@ void check_tokenizer(const ModelDescription& description, const std::string& whe
     if (description.chat_format != text::ChatFormatKind::kNone) {
       const text::ChatFormat format(description.chat_format, tokenizer,
                                     description.chat_default_system);
+      if (options.chat_format && format.leaves_out_bos()) {
+        log::warning("{}: {}", where, text::missing_bos_warning(description.chat_format));
+      }
     }
   } catch (const ConfigError& error) {  // here it is the source that is at fault
     throw InputError(fmt::format("{}: {}", where, error.what()));
@@ -42,7 +47,7 @@ void check_tokenizer(const ModelDescription& description, const std::string& whe
 void settle_text(ModelDescription& description, const SourceOptions& options,
                  const std::string& where) {
   choose_chat_format(description, options, where);
-  check_tokenizer(description, where);
+  check_tokenizer(description, options, where);
 }
 
 }  // namespace caravan::checkpoint

@@ -13,7 +13,7 @@ struct FormatName {
   ChatFormatKind kind;
   std::string_view name;
 };
-constexpr std::array<FormatName, 8> kFormatNames = {{
+constexpr std::array<FormatName, 9> kFormatNames = {{
     {ChatFormatKind::kNone, "none"},
     {ChatFormatKind::kLlama2, "llama2"},
     {ChatFormatKind::kLlama3, "llama3"},
@@ -21,6 +21,7 @@ constexpr std::array<FormatName, 8> kFormatNames = {{
     {ChatFormatKind::kLlama31, "llama3.1"},
     {ChatFormatKind::kLlama32Vision, "llama3.2-vision"},
     {ChatFormatKind::kChatMl, "chatml"},
+    {ChatFormatKind::kChatMlBos, "chatml-bos"},
     {ChatFormatKind::kZephyr, "zephyr"},
 }};
 
@@ -32,7 +33,8 @@ std::vector<std::string_view> control_tokens(ChatFormatKind kind) {
     case ChatFormatKind::kLlama31:
     case ChatFormatKind::kLlama32Vision:
       return {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
-    case ChatFormatKind::kChatMl: return {"<|im_start|>", "<|im_end|>"};
+    case ChatFormatKind::kChatMl:
+    case ChatFormatKind::kChatMlBos: return {"<|im_start|>", "<|im_end|>"};
     case ChatFormatKind::kNone:
     case ChatFormatKind::kLlama2:
     case ChatFormatKind::kZephyr: return {};  // BOS and EOS, whatever they are called
@@ -40,7 +42,9 @@ std::vector<std::string_view> control_tokens(ChatFormatKind kind) {
   return {};
 }
 
-bool needs_bos(ChatFormatKind kind) { return kind == ChatFormatKind::kLlama2; }
+bool needs_bos(ChatFormatKind kind) {
+  return kind == ChatFormatKind::kLlama2 || kind == ChatFormatKind::kChatMlBos;
+}
 
 bool needs_eos(ChatFormatKind kind) {
   return kind == ChatFormatKind::kLlama2 || kind == ChatFormatKind::kZephyr;
@@ -103,8 +107,7 @@ PromptParts lay_out(const ChatFormat& format, const Tokenizer& tokenizer, const 
     case ChatFormatKind::kLlama31:
     case ChatFormatKind::kLlama32Vision: lay_out_llama3(format, messages, options, prompt); break;
     case ChatFormatKind::kChatMl:
-      lay_out_chatml(format.default_system(), messages, options, prompt);
-      break;
+    case ChatFormatKind::kChatMlBos: lay_out_chatml(format, messages, options, prompt); break;
     case ChatFormatKind::kLlama2: lay_out_llama2(messages, options, prompt); break;
     case ChatFormatKind::kZephyr: lay_out_zephyr(messages, options, prompt); break;
   }
@@ -139,6 +142,13 @@ std::string chat_format_names() {
   return fmt::format("{}", fmt::join(names, "|"));
 }
 
+std::string missing_bos_warning(ChatFormatKind kind) {
+  return fmt::format(
+      "prompts of the chat format {} begin without BOS, but this tokenizer puts it before text; "
+      "the format {} is the same with BOS",
+      chat_format_name(kind), chat_format_name(ChatFormatKind::kChatMlBos));
+}
+
 ChatFormat::ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::string default_system,
                        std::optional<std::int32_t> image_id)
     : kind_(kind),
@@ -157,6 +167,10 @@ ChatFormat::ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::str
   CARAVAN_CHECK(!needs_eos(kind) || tokenizer.spec().eos_id, ConfigError,
                 "chat format {} needs an EOS token, which this tokenizer does not have",
                 chat_format_name(kind));
+}
+
+bool ChatFormat::leaves_out_bos() const {
+  return kind_ == ChatFormatKind::kChatMl && tokenizer_->spec().add_bos;
 }
 
 std::vector<std::int32_t> ChatFormat::render(const std::vector<ChatMessage>& messages,
@@ -179,7 +193,8 @@ std::vector<std::int32_t> ChatFormat::stop_ids() const {
     case ChatFormatKind::kLlama32Vision:
       contents = {"<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"};
       break;
-    case ChatFormatKind::kChatMl: contents = {"<|im_end|>"}; break;
+    case ChatFormatKind::kChatMl:
+    case ChatFormatKind::kChatMlBos: contents = {"<|im_end|>"}; break;
     case ChatFormatKind::kLlama2:
     case ChatFormatKind::kZephyr: return {tokenizer_->spec().eos_id.value()};
   }

@@ -18,8 +18,9 @@ void lay_out_llama3(const ChatFormat& format, const Messages& messages, const Ch
 
 void lay_out_llama2(const Messages& messages, const ChatOptions& options, PromptParts& prompt);
 
-void lay_out_chatml(const std::string& default_system, const Messages& messages,
-                    const ChatOptions& options, PromptParts& prompt);
+/// kChatMl and kChatMlBos.
+void lay_out_chatml(const ChatFormat& format, const Messages& messages, const ChatOptions& options,
+                    PromptParts& prompt);
 
 void lay_out_zephyr(const Messages& messages, const ChatOptions& options, PromptParts& prompt);
 

@@ -14,8 +14,8 @@ std::string_view plain_role(ChatFormatKind kind, const ChatMessage& message, std
   return message.role;
 }
 
-void lay_out_chatml(const std::string& default_system, const Messages& messages,
-                    const ChatOptions& options, PromptParts& prompt) {
+void lay_out_chatml(const ChatFormat& format, const Messages& messages, const ChatOptions& options,
+                    PromptParts& prompt) {
   const auto start = [&](std::string_view role) {
     prompt.control("<|im_start|>");
     prompt.text(role);
@@ -25,13 +25,15 @@ void lay_out_chatml(const std::string& default_system, const Messages& messages,
     prompt.control("<|im_end|>");
     prompt.text("\n");
   };
-  if (!default_system.empty() && !is_system(messages.front())) {
+  if (format.kind() == ChatFormatKind::kChatMlBos)
+    prompt.control(prompt.tokenizer().spec().bos_id.value());
+  if (!format.default_system().empty() && !is_system(messages.front())) {
     start("system");
-    prompt.text(default_system);
+    prompt.text(format.default_system());
     end();
   }
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    start(plain_role(ChatFormatKind::kChatMl, messages[i], i));
+    start(plain_role(format.kind(), messages[i], i));
     prompt.text(messages[i].content);
     if (!stays_open(messages, options, i)) end();
   }

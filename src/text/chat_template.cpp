@@ -26,8 +26,8 @@ constexpr std::string_view kChatMlSystem = "<|im_start|>system\n", kChatMlEnd = 
 constexpr std::string_view kBeginOfText = "<|begin_of_text|>";
 constexpr std::array kKinds = {ChatFormatKind::kLlama3,  ChatFormatKind::kLlama3Plain,
                                ChatFormatKind::kLlama31, ChatFormatKind::kLlama32Vision,
-                               ChatFormatKind::kChatMl,  ChatFormatKind::kLlama2,
-                               ChatFormatKind::kZephyr};
+                               ChatFormatKind::kChatMl,  ChatFormatKind::kChatMlBos,
+                               ChatFormatKind::kLlama2,  ChatFormatKind::kZephyr};
 
 std::optional<std::string> content_of(const TokenizerSpec& spec, std::optional<std::int32_t> id) {
   if (!id) return std::nullopt;
@@ -169,10 +169,10 @@ class Recognition {
   /// The default system text if the template prints what the format does, or nothing.
   std::optional<std::string> run(ChatFormatKind kind) const {
     std::string system;
-    if (kind == ChatFormatKind::kChatMl) {
-      system = chatml_system(ChatOptions{}.date);
+    if (kind == ChatFormatKind::kChatMl || kind == ChatFormatKind::kChatMlBos) {
+      system = chatml_system(kind, ChatOptions{}.date);
       // One that tells the date is not the same tomorrow.
-      if (chatml_system("1 Jan 1970") != system) return std::nullopt;
+      if (chatml_system(kind, "1 Jan 1970") != system) return std::nullopt;
     }
     try {
       const ChatFormat format(kind, tokenizer_, system, tokenizer_.special_id(kImage));
@@ -264,12 +264,14 @@ class Recognition {
   }
 
   /// The system text that a ChatML template prints by itself.
-  std::string chatml_system(const std::string& date) const {
+  std::string chatml_system(ChatFormatKind kind, const std::string& date) const {
     const auto text = printed({{"user", "x", {}}}, true, date);
-    if (!text || !text->starts_with(kChatMlSystem)) return {};
-    const std::size_t end = text->find(kChatMlEnd);
+    const std::string start =
+        (kind == ChatFormatKind::kChatMlBos ? bos_.value_or("") : "") + std::string(kChatMlSystem);
+    if (!text || !text->starts_with(start)) return {};
+    const std::size_t end = text->find(kChatMlEnd, start.size());
     if (end == std::string::npos) return {};
-    return text->substr(kChatMlSystem.size(), end - kChatMlSystem.size());
+    return text->substr(start.size(), end - start.size());
   }
 
   const jinja::Template& source_;

@@ -24,14 +24,18 @@ enum class ChatFormatKind {  // new ones come last: the values are part of store
   kLlama2,         // [INST] ... [/INST], system text in <<SYS>> inside the first user message
   kZephyr,         // <|role|> as plain text and </s> behind each message (Zephyr, TinyLlama)
   kLlama3Plain,    // as kLlama3, contents not trimmed: Meta's own layout, with and without images
+  kChatMlBos,      // as kChatMl, behind BOS (Hermes and other models made of Llama)
 };
 
-/// "none", "llama3", "llama3.1", "chatml", "llama3.2-vision", "llama2", "zephyr", "llama3-plain".
+/// "none", "llama3", "llama3.1", "chatml", "llama3.2-vision", "llama2", "zephyr", "llama3-plain",
+/// "chatml-bos".
 std::string_view chat_format_name(ChatFormatKind kind);
 std::optional<ChatFormatKind> parse_chat_format(std::string_view name);
 std::vector<ChatFormatKind> chat_format_kinds();
 /// All names with "|" between them, for help texts and messages.
 std::string chat_format_names();
+/// For users who chose a format that ChatFormat::leaves_out_bos().
+std::string missing_bos_warning(ChatFormatKind kind);
 
 /// A call that an assistant message makes.
 struct ChatToolCall {
@@ -65,8 +69,9 @@ struct ChatOptions {
 
 class ChatFormat {
  public:
-  /// @param default_system  kChatMl: system text used when the first message is not a system
-  /// message ("" = none). @param image_id  token that stands for an image, if the model reads any.
+  /// @param default_system  kChatMl, kChatMlBos: system text used when the first message is not a
+  /// system message ("" = none). @param image_id  token that stands for an image, if the model
+  /// reads any.
   /// @throws ConfigError if `tokenizer` lacks a control token of the format. `tokenizer` outlives
   /// this object.
   ChatFormat(ChatFormatKind kind, const Tokenizer& tokenizer, std::string default_system = {},
@@ -75,6 +80,8 @@ class ChatFormat {
   ChatFormatKind kind() const { return kind_; }
   const std::string& default_system() const { return default_system_; }
   std::optional<std::int32_t> image_id() const { return image_id_; }
+  /// Whether the tokenizer puts BOS before raw text, but no prompt of this format begins with it.
+  bool leaves_out_bos() const;
 
   /// Prompt ids, BOS included where the format has one (kZephyr: where the tokenizer puts one
   /// before raw text). Contents lose white space at both ends (kLlama2, kLlama3, kLlama31) or stay

@@ -82,6 +82,26 @@ TEST(ChatFormat, ChatMlUsesItsDefaultSystemTextOnlyWithoutSystemMessage) {
             "[im_start]user\nHi[im_end]\n[im_start]assistant\n");
 }
 
+TEST(ChatFormat, ChatMlBosIsChatMlBehindBos) {
+  for (const std::string system : {"", "Be kind."}) {
+    const std::vector<ChatMessage> messages = {{"user", " Hi"}, {"assistant", "Yes"}};
+    EXPECT_EQ(prompt(ChatFormatKind::kChatMlBos, messages, {}, system),
+              "[endoftext]" + prompt(ChatFormatKind::kChatMl, messages, {}, system));
+  }
+  TokenizerSpec spec = test::chatml_tokenizer().spec();
+  spec.add_bos = true;
+  const Tokenizer adds_bos(spec), adds_none = test::chatml_tokenizer();
+  EXPECT_TRUE(ChatFormat(ChatFormatKind::kChatMl, adds_bos).leaves_out_bos());
+  EXPECT_FALSE(ChatFormat(ChatFormatKind::kChatMl, adds_none).leaves_out_bos());
+  EXPECT_FALSE(ChatFormat(ChatFormatKind::kChatMlBos, adds_bos).leaves_out_bos());
+  EXPECT_NE(missing_bos_warning(ChatFormatKind::kChatMl).find("chatml-bos"), std::string::npos);
+  spec.add_bos = false;
+  spec.bos_id.reset();
+  const Tokenizer without(spec);
+  expect_error<ConfigError>([&] { ChatFormat(ChatFormatKind::kChatMlBos, without); },
+                            "chatml-bos needs a BOS token");
+}
+
 TEST(ChatFormat, ContinuesTheLastMessage) {
   ChatOptions options = without_prompt();
   options.continue_final_message = true;
@@ -120,8 +140,8 @@ TEST(ChatFormat, RefusesRequestsThatItCannotLayOut) {
   both.continue_final_message = true;
   ChatOptions open = without_prompt();
   open.continue_final_message = true;
-  for (const ChatFormatKind kind :
-       {ChatFormatKind::kLlama3, ChatFormatKind::kLlama31, ChatFormatKind::kChatMl}) {
+  for (const ChatFormatKind kind : {ChatFormatKind::kLlama3, ChatFormatKind::kLlama31,
+                                    ChatFormatKind::kChatMl, ChatFormatKind::kChatMlBos}) {
     refuse(kind, {}, {}, "messages: the list is empty");
     refuse(kind, {{"assistant", "a"}}, both, "exclude each other");
     refuse(kind, {{"user", "a"}}, open, "must be from \"assistant\", but its role is \"user\"");
@@ -155,19 +175,20 @@ TEST(ChatFormat, NamesItsStopIds) {
             (std::vector<std::int32_t>{261, 257}));
   EXPECT_EQ(ChatFormat(ChatFormatKind::kLlama31, llama).stop_ids(),
             (std::vector<std::int32_t>{261, 260, 257}));
-  EXPECT_EQ(ChatFormat(ChatFormatKind::kChatMl, chatml).stop_ids(),
-            (std::vector<std::int32_t>{258}));
+  for (const ChatFormatKind kind : {ChatFormatKind::kChatMl, ChatFormatKind::kChatMlBos}) {
+    EXPECT_EQ(ChatFormat(kind, chatml).stop_ids(), (std::vector<std::int32_t>{258}));
+  }
 }
 
 TEST(ChatFormat, NamesGoBothWays) {
   for (const ChatFormatKind kind :
        {ChatFormatKind::kNone, ChatFormatKind::kLlama3, ChatFormatKind::kLlama31,
         ChatFormatKind::kChatMl, ChatFormatKind::kLlama32Vision, ChatFormatKind::kLlama2,
-        ChatFormatKind::kZephyr, ChatFormatKind::kLlama3Plain}) {
+        ChatFormatKind::kZephyr, ChatFormatKind::kLlama3Plain, ChatFormatKind::kChatMlBos}) {
     EXPECT_EQ(parse_chat_format(chat_format_name(kind)), kind);
   }
   EXPECT_EQ(chat_format_names(),
-            "none|llama2|llama3|llama3-plain|llama3.1|llama3.2-vision|chatml|zephyr");
+            "none|llama2|llama3|llama3-plain|llama3.1|llama3.2-vision|chatml|chatml-bos|zephyr");
   EXPECT_EQ(chat_format_name(ChatFormatKind::kLlama31), "llama3.1");
   EXPECT_EQ(parse_chat_format("llama4"), std::nullopt);
 }

@@ -254,7 +254,7 @@ TEST(ChatLayouts, BoundOfTheTokensHoldsForBytes) {
   ChatOptions options;
   options.tools = {"{\"a\":1}"};
   for (const ChatFormatKind kind : {ChatFormatKind::kLlama3, kLlama31, kVision, kLlama2, kZephyr,
-                                    kPlain, ChatFormatKind::kChatMl}) {
+                                    kPlain, ChatFormatKind::kChatMl, ChatFormatKind::kChatMlBos}) {
     const bool has_tools = kind == kLlama31 || kind == kVision;
     const Tokenizer tokenizer = test::tokenizer_for(kind);
     const ChatFormat format(kind, tokenizer, "S", tokenizer.special_id("<|image|>"));

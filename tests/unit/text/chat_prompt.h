@@ -29,6 +29,7 @@ inline Tokenizer llama_tokenizer() {
 
 inline Tokenizer chatml_tokenizer() {
   TokenizerSpec spec = byte_spec();
+  spec.bos_id = 256;  // <|endoftext|>
   for (const char* name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
     add_named(spec, name);
   }
@@ -44,7 +45,8 @@ inline Tokenizer llama2_tokenizer() {
 }
 
 inline Tokenizer tokenizer_for(ChatFormatKind kind) {
-  if (kind == ChatFormatKind::kChatMl) return chatml_tokenizer();
+  if (kind == ChatFormatKind::kChatMl || kind == ChatFormatKind::kChatMlBos)
+    return chatml_tokenizer();
   const bool is_llama2 = kind == ChatFormatKind::kLlama2 || kind == ChatFormatKind::kZephyr;
   return is_llama2 ? llama2_tokenizer() : llama_tokenizer();
 }

@@ -220,6 +220,23 @@ TEST(ChatTemplate, RecognisesChatMlAndTakesItsSystemText) {
       chatml("{{ '<|im_start|>system\nBe nice<|im_end|>\n' }}")));
 }
 
+TEST(ChatTemplate, RecognisesChatMlBehindBos) {
+  expect_kind("{{bos_token}}" + chatml(""), ChatFormatKind::kChatMlBos);
+  expect_kind(chatml("{% if loop.first %}{{ bos_token }}{% endif %}"), ChatFormatKind::kChatMlBos);
+  const std::string system =
+      "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nBe <kind>.<|im_end|>\n' }}"
+      "{% endif %}";
+  expect_kind("{{ bos_token }}" + system + chatml(""), ChatFormatKind::kChatMlBos, "Be <kind>.");
+  // BOS in front of every message, or behind the system text, is another layout.
+  EXPECT_FALSE(recognise(chatml("{{ bos_token }}")));
+  EXPECT_FALSE(recognise(system + "{{ bos_token }}" + chatml("")));
+  // A tokenizer without BOS prints nothing there.
+  const auto without = recognise_chat_template("{{ bos_token }}" + chatml(""),
+                                               spec_with({"", "<|im_end|>", "<|im_start|>"}));
+  ASSERT_TRUE(without);
+  EXPECT_EQ(without->kind, ChatFormatKind::kChatMl);
+}
+
 // One word is enough to make another layout of a template that looks the same.
 TEST(ChatTemplate, DoesNotGuess) {
   const std::string trimmed = "message['content'] | trim";
@@ -242,7 +259,8 @@ TEST(ChatTemplate, DoesNotGuess) {
       "{{ '<|start_header_id|>system<|end_header_id|>\n\nBe nice.<|eot_id|>' }}" + llama3() +
           kHeader,
       llama31("{%- set date_string = \"1 Jan 2020\" %}"),
-      "{{ bos_token }}" + chatml(""),
+      "{{ bos_token + bos_token }}" + chatml(""),
+      "{{ eos_token }}" + chatml(""),
       chatml("", "message['content'] | trim"),
       chatml("", nothink),
       chatml("") + "{{ '<think>' }}",
