@@ -187,6 +187,8 @@ class FolderSource {
   void read_tokenizer_files() {
     const model::LlamaConfig& config = description().config;
     description().tokenizer = read_tokenizer(places_, config.vocab_size);
+    // The image token has a row of its own behind the vocabulary.
+    fit_tokenizer(description().tokenizer, config.vocab_size + (config.vision ? 1 : 0), path_);
     if (config.vision) add_image_token(description().tokenizer, config.vocab_size, path_);
   }
 

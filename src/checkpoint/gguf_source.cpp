@@ -270,6 +270,7 @@ Source open_gguf(const std::string& path, const SourceOptions& options) {
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", path, error.what()));
   }
+  fit_tokenizer(description.tokenizer, description.config.vocab_size, path);
   description.chat_template = gguf.text("tokenizer.chat_template").value_or("");
   description.generation.stop_ids =
       merge_stop_ids(stop_id_lists(gguf, tokenizer, path), description.config.vocab_size, path);

@@ -1,11 +1,20 @@
 #include "source_text.h"
 
+#include <fmt/format.h>
+
+#include <map>
+#include <vector>
+
+#include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
 #include "caravan/text/tokenizer.h"
+#include "source_parts.h"
 
 namespace caravan::checkpoint {
 namespace {
+
+constexpr std::size_t kMaxListed = 8;
 
 void choose_chat_format(ModelDescription& description, const SourceOptions& options,
                         const std::string& where) {
@@ -24,12 +33,6 @@ void check_tokenizer(const ModelDescription& description, const SourceOptions& o
                      const std::string& where) {
   try {
     const text::Tokenizer tokenizer(description.tokenizer);
-    // The image token has a row of its own behind the vocabulary.
-    const std::int64_t rows =
-        description.config.vocab_size + (description.config.vision.has_value() ? 1 : 0);
-    CARAVAN_CHECK(tokenizer.vocab_size() <= rows, InputError,
-                  "{}: the tokenizer has {} ids, but the model has rows for {}", where,
-                  tokenizer.vocab_size(), rows);
     if (description.chat_format != text::ChatFormatKind::kNone) {
       const text::ChatFormat format(description.chat_format, tokenizer,
                                     description.chat_default_system);
@@ -43,6 +46,44 @@ void check_tokenizer(const ModelDescription& description, const SourceOptions& o
 }
 
 }  // namespace
+
+void fit_tokenizer(text::TokenizerSpec& tokenizer, std::int64_t rows, const std::string& where) {
+  if (std::ssize(tokenizer.tokens) <= rows) return;
+  const auto has_row = [rows](std::int32_t id) { return id < rows; };
+  std::map<std::int32_t, std::string> dropped;
+  for (const text::AddedToken& added : tokenizer.added_tokens) {
+    if (!has_row(added.id)) dropped.emplace(added.id, added.content);
+  }
+  for (auto id = checked_cast<std::int32_t>(rows); id < std::ssize(tokenizer.tokens); ++id) {
+    const std::string& token = tokenizer.tokens[static_cast<std::size_t>(id)];
+    CARAVAN_CHECK(
+        token.empty() || dropped.contains(id), InputError,
+        "{}: the tokenizer has {} ids and \"{}\" at id {}, but the model has rows for {}: "
+        "it is the tokenizer of another model; take that of this one",
+        where, tokenizer.tokens.size(), presentable_name(token), id, rows);
+  }
+  CARAVAN_CHECK(!tokenizer.add_bos || has_row(tokenizer.bos_id.value()), InputError,
+                "{}: prompts begin with BOS (id {}), but the model has rows for {}: it is the "
+                "tokenizer of another model; take that of this one",
+                where, *tokenizer.bos_id, rows);
+  for (auto* id : {&tokenizer.bos_id, &tokenizer.eos_id, &tokenizer.unknown_id}) {
+    if (*id && !has_row(**id)) id->reset();
+  }
+  std::erase_if(tokenizer.added_tokens,
+                [&](const text::AddedToken& added) { return !has_row(added.id); });
+  tokenizer.tokens.resize(static_cast<std::size_t>(rows));
+  if (!tokenizer.scores.empty()) tokenizer.scores.resize(tokenizer.tokens.size());
+  if (dropped.empty()) return;
+  std::vector<std::string> listed;
+  for (const auto& [id, content] : dropped) {
+    if (listed.size() == kMaxListed) break;
+    listed.push_back(fmt::format("\"{}\" (id {})", presentable_name(content), id));
+  }
+  log::warning(
+      "{}: {} token(s) of the tokenizer have no row in the model's {}, and are left out: {}{}",
+      where, dropped.size(), rows, fmt::join(listed, ", "),
+      dropped.size() > listed.size() ? " ..." : "");
+}
 
 void settle_text(ModelDescription& description, const SourceOptions& options,
                  const std::string& where) {

@@ -186,9 +186,10 @@ TEST(HfSource, RefusesTokenizersThatDoNotFit) {
   auto config = test::small_config();
   config.vocab_size = 1530;
   HfFolder fewer(config);
-  expect_refusal(fewer.write(), "the tokenizer has 1531 ids, but the model has rows for 1530");
-  fewer.config_json["eos_token_id"] = 1530;
-  expect_refusal(fewer.write(), "the end-of-text id 1530 is outside the vocabulary of 1530");
+  expect_refusal(fewer.write(), "the tokenizer has 1531 ids and \"");
+  HfFolder beyond;
+  beyond.config_json["eos_token_id"] = 1531;
+  expect_refusal(beyond.write(), "the end-of-text id 1531 is outside the vocabulary of 1531");
 }
 
 TEST(HfSource, HandsTheTokenizersSideFilesOn) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "caravan/checkpoint/source.h"
 #include "caravan/core/error.h"
 #include "caravan/text/tokenizer.h"
@@ -36,17 +38,22 @@ Opened open(const std::string& path, const SourceOptions& options = {}) {
   }
 }
 
+/// A post-processor that puts a token before every text.
+json prefix_of(const std::string& token) {
+  return {{"type", "TemplateProcessing"},
+          {"single",
+           {{{"SpecialToken", {{"id", token}, {"type_id", 0}}}},
+            {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+          {"pair", json::array()},
+          {"special_tokens", json::object()}};
+}
+
 /// As Hermes has it: Llama 3's BOS before every text, ChatML in chats.
 struct ChatMlOnLlama : testing::Test {
   void SetUp() override {
     folder.write();
     json tokenizer = json::parse(io::read_text_file(folder.file("tokenizer.json"), 1 << 24));
-    tokenizer["post_processor"] = {{"type", "TemplateProcessing"},
-                                   {"single",
-                                    {{{"SpecialToken", {{"id", "<|endoftext|>"}, {"type_id", 0}}}},
-                                     {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
-                                   {"pair", json::array()},
-                                   {"special_tokens", json::object()}};
+    tokenizer["post_processor"] = prefix_of("<|endoftext|>");
     folder.write("tokenizer.json", tokenizer.dump());
     set_template("{{ bos_token }}" + kChatMl);
   }
@@ -83,6 +90,70 @@ TEST_F(ChatMlOnLlama, WarnsWhenAChosenFormatLeavesOutBos) {
   folder.write("tokenizer.json",
                io::read_text_file(test::kCheckpoints + "/tiny-uneven/tokenizer.json", 1 << 24));
   EXPECT_FALSE(warns(ChatFormatKind::kChatMl));  // no BOS before text either
+}
+
+/// The tokenizer of 1531 ids with these entries of added_tokens.json and special_tokens_map.json.
+Opened open_with_added(const HfFolder& folder, const json& added, const json& special) {
+  folder.write("added_tokens.json", added.dump());
+  folder.write("special_tokens_map.json", special.dump());
+  return open(folder.path());
+}
+
+// "<pad>": 32000 beside 32000 rows, as the first uploads of Llama 2 have it.
+TEST(SourceTokenizer, LeavesOutAddedTokensWithoutARow) {
+  HfFolder folder;
+  folder.write();
+  const Opened plain = open(folder.path());
+  EXPECT_EQ(plain.log.find("left out"), std::string::npos) << plain.log;
+  const text::Tokenizer expected(plain.description.tokenizer);
+  const std::string text = "a <pad> and a <more> b";
+  for (const json& special : {json::object(), json{{"pad_token", "<pad>"}}}) {
+    const Opened source = open_with_added(folder, {{"<pad>", 1531}, {"<more>", 1600}}, special);
+    EXPECT_NE(source.log.find("2 token(s) of the tokenizer have no row in the model's 1531"),
+              std::string::npos)
+        << source.log;
+    EXPECT_NE(source.log.find("\"<pad>\" (id 1531), \"<more>\" (id 1600)"), std::string::npos);
+    EXPECT_EQ(source.description.tokenizer, plain.description.tokenizer);
+    const text::Tokenizer tokenizer(source.description.tokenizer);
+    EXPECT_EQ(tokenizer.encode(text), expected.encode(text));
+    EXPECT_EQ(tokenizer.encode_with_special(text), expected.encode_with_special(text));
+    EXPECT_EQ(tokenizer.special_id("<pad>"), std::nullopt);
+  }
+}
+
+TEST(SourceTokenizer, LeavesThemOutOfBothFormsOfLlama2) {
+  test::TemporaryFolder folder;
+  std::filesystem::copy(test::kCheckpoints + "/tiny-llama2", folder.file("m"));
+  for (int form = 0; form < 2; ++form) {
+    const text::TokenizerSpec plain = open(folder.file("m")).description.tokenizer;
+    EXPECT_EQ(plain.scores.empty(), form == 0);
+    folder.write("m/added_tokens.json", R"({"<pad>": 2000})");
+    const Opened source = open(folder.file("m"));
+    EXPECT_NE(source.log.find("\"<pad>\" (id 2000)"), std::string::npos) << source.log;
+    EXPECT_EQ(source.description.tokenizer, plain);
+    std::filesystem::remove(folder.file("m/added_tokens.json"));
+    std::filesystem::remove(folder.file("m/tokenizer.json"));  // tokenizer.model is next
+  }
+}
+
+TEST(SourceTokenizer, RefusesThatOfAnotherModel) {
+  auto config = test::small_config();
+  config.vocab_size = 1530;  // the last piece has no row
+  HfFolder folder(config);
+  folder.write();
+  expect_error<InputError>([&] { open(folder.path()); },
+                           "it is the tokenizer of another model; take that of this one");
+  // BOS before every prompt, without a row.
+  json tokenizer =
+      json::parse(io::read_text_file(test::kCheckpoints + "/tiny-uneven/tokenizer.json", 1 << 24));
+  tokenizer["added_tokens"].push_back({{"id", 1531}, {"content", "<s>"}, {"special", true}});
+  HfFolder begins;
+  begins.write();
+  begins.write("tokenizer.json", tokenizer.dump());
+  EXPECT_NO_THROW(open(begins.path()));
+  tokenizer["post_processor"] = prefix_of("<s>");
+  begins.write("tokenizer.json", tokenizer.dump());
+  expect_error<InputError>([&] { open(begins.path()); }, "prompts begin with BOS (id 1531)");
 }
 
 }  // namespace
