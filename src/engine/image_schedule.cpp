@@ -167,23 +167,29 @@ std::int64_t ImageSchedule::computable_end(const Sequence& sequence) const {
 void ImageSchedule::add_rows(const Sequence& sequence, Range positions, std::int32_t row,
                              model::StepPlan& plan) const {
   if (sequence.images == nullptr) return;
+  // The rows of a group see its first image, its first two, ...: one table of images serves all of
+  // them, or a plan would grow with the square of the images that stand side by side.
+  model::StepPlan::ImageRows rows;
+  std::int64_t first_image = -1;
   while (!positions.empty()) {
     const ImageVisibility::Span span = sequence.images->span_at(positions.begin);
     const std::int64_t end = std::min(span.end, positions.end);
     const auto count = checked_cast<std::int32_t>(end - positions.begin);
     if (!span.images.empty()) {
-      model::StepPlan::ImageRows rows;
-      rows.row_begin = row;
-      rows.row_count = count;
-      rows.image_begin = checked_cast<std::int32_t>(plan.seen_tokens.size());
-      rows.image_count = checked_cast<std::int32_t>(span.images.size());
-      rows.block_begin = checked_cast<std::int32_t>(plan.seen_blocks.size());
-      for (std::int64_t image = span.images.begin; image < span.images.end; ++image) {
-        const StoredImage& seen =
-            *sequence.held_images[static_cast<std::size_t>(image - sequence.held_begin)];
+      if (span.images.begin != first_image) {
+        first_image = span.images.begin;
+        rows = {};
+        rows.image_begin = checked_cast<std::int32_t>(plan.seen_tokens.size());
+        rows.block_begin = checked_cast<std::int32_t>(plan.seen_blocks.size());
+      }
+      for (; rows.image_count < span.images.size(); ++rows.image_count) {
+        const StoredImage& seen = *sequence.held_images[static_cast<std::size_t>(
+            first_image + rows.image_count - sequence.held_begin)];
         plan.seen_tokens.push_back(checked_cast<std::int32_t>(seen.tokens));
         plan.seen_blocks.insert(plan.seen_blocks.end(), seen.blocks.begin(), seen.blocks.end());
       }
+      rows.row_begin = row;
+      rows.row_count = count;
       rows.block_count = checked_cast<std::int32_t>(plan.seen_blocks.size()) - rows.block_begin;
       plan.image_rows.push_back(rows);
     }

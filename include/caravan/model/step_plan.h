@@ -36,7 +36,7 @@ struct StepPlan {
     bool operator==(const ImageWork&) const = default;
   };
   /// Consecutive rows that see the same images. Rows in none see no image: the layers that read
-  /// images leave them as they are.
+  /// images leave them as they are. Several may name the same images and blocks.
   struct ImageRows {
     std::int32_t row_begin = 0;
     std::int32_t row_count = 0;

@@ -306,6 +306,39 @@ TEST(ImageSchedule, ImagesThatOnlySharedRowsSeeAreNotTaken) {
   EXPECT_EQ(simulation.scheduler().images().store().num_reused(), 1) << "the second one";
 }
 
+TEST(ImageSchedule, PlansGrowWithTheImagesSideBySideAndNotWithTheirSquare) {
+  constexpr std::int32_t kImages = 50;
+  ImageStoreLimits limits;
+  limits.num_blocks = 4;
+  limits.block_tokens = kTileTokens;
+  for (std::size_t i = 0; i < limits.costs.size(); ++i) {
+    limits.costs[i].tokens = kTileTokens * (static_cast<std::int64_t>(i) + 1);
+    limits.costs[i].unit_rows.assign(kPieces, 1.0);
+  }
+  Request request;
+  request.prompt.assign(kImages, kImage);
+  request.prompt.insert(request.prompt.end(), {1, 1});
+  request.images.assign(kImages, {"image 1", {1, 2}, nullptr});
+  const ImageVisibility visibility(request.prompt, kImage);
+  Sequence sequence;
+  sequence.request = &request;
+  sequence.images = &visibility;
+  ImageSchedule schedule(limits, 100);
+  ASSERT_TRUE(schedule.admit(sequence, 0, {}));
+  model::StepPlan plan;
+  schedule.add_rows(sequence, {10, kImages + 2}, 5, plan);
+  ASSERT_EQ(std::ssize(plan.image_rows), kImages - 10);
+  for (std::int32_t i = 0; i < kImages - 10; ++i) {
+    const std::int32_t seen = 11 + i;
+    const std::int32_t rows = seen == kImages ? 3 : 1;  // the text sees them all, too
+    EXPECT_EQ(plan.image_rows[static_cast<std::size_t>(i)],
+              (model::StepPlan::ImageRows{5 + i, rows, 0, seen, 0, 2 * seen}));
+  }
+  EXPECT_EQ(plan.seen_tokens, std::vector<std::int32_t>(kImages, 2 * kTileTokens));
+  EXPECT_EQ(std::ssize(plan.seen_blocks), 2 * kImages);
+  schedule.release(sequence);
+}
+
 TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
   std::int64_t put_backs = 0;
   std::int64_t image_put_backs = 0;
