@@ -85,6 +85,7 @@ batch::ParserOptions parser_options(const JobOptions& options, const ModelFront&
       options.strict_fields ? batch::UnknownFields::kRefuse : batch::UnknownFields::kWarn;
   parser.vocab_size = description.config.vocab_size;
   parser.reads_images = description.config.vision.has_value();
+  parser.max_images = options.max_images;
   return parser;
 }
 

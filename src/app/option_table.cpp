@@ -104,6 +104,10 @@ void add_input_output(Table& table) {
   table.add(number_option<std::int64_t>(
       {"max-image-bytes", "N", "likewise of its file, or of its data: URI when decoded"},
       &JobOptions::max_image_bytes, {1, std::int64_t{1} << 40}));
+  table.add(number_option<std::int64_t>({"max-images", "N",
+                                         "a record with more images is faulty; the largest one's "
+                                         "are all held by the first rank while it runs"},
+                                        &JobOptions::max_images, {1, 1 << 20}));
   table
       .add(text_option({"system", "TEXT", "system message of --prompt, .txt and .yaml prompts"},
                        &JobOptions::system))

@@ -343,6 +343,7 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   parts["strict-fields"] = options_.strict_fields ? "true" : "false";
   parts["model-name"] = options_.model_name;
   if (!workload_->images_hash().empty()) parts["images hash"] = workload_->images_hash();
+  if (images_) parts["max-images"] = std::to_string(options_.max_images);
   return parts;
 }
 

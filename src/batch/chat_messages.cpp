@@ -97,6 +97,12 @@ class ContentParser {
                          path, message.role),
              path);
     }
+    if (std::ssize(record_.images) >= options_.max_images) {
+      refuse("too_many_images",
+             fmt::format("{} is image {} of the record, but a record may have {} (--max-images)",
+                         path, record_.images.size() + 1, options_.max_images),
+             path);
+    }
     record_.images.push_back(image_of(fields, path));
     message.image_offsets.push_back(message.content.size());
   }

@@ -278,6 +278,13 @@ ParsedRecord RequestParser::parse_plain(const PlainPrompt& prompt) const {
                        "--chat-format)",
                        "image"};
   }
+  if (std::ssize(prompt.images) > options_.max_images) {
+    return RecordFault{
+        400, "too_many_images",
+        fmt::format("the prompt has {} images, but a record may have {} (--max-images)",
+                    prompt.images.size(), options_.max_images),
+        "image"};
+  }
   record.sampling = default_sampling(options_.defaults);
   record.sampling.seed = record_seed(options_.defaults.seed, prompt.custom_id);
   record.max_tokens = options_.defaults.max_tokens;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "caravan/batch/request_parser.h"
 #include "caravan/core/dtype.h"
 #include "caravan/core/log.h"
 #include "caravan/ops/context.h"
@@ -35,6 +36,7 @@ struct JobOptions {
   std::string model_name;
   bool strict_fields = false;
   bool fail_on_error = false;
+  std::int64_t max_images = batch::kDefaultMaxImages;  // of a record
   std::int64_t max_image_pixels = 100'000'000;
   std::int64_t max_image_bytes = std::int64_t{64} << 20;
 

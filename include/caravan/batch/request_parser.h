@@ -33,6 +33,9 @@ struct RequestDefaults {
   std::string date = "26 Jul 2024";
 };
 
+/// Images of a record, so that none can take all of the memory in which images are prepared.
+inline constexpr std::int64_t kDefaultMaxImages = 64;
+
 struct ParserOptions {
   RequestDefaults defaults;
   std::string model_name;           // for messages
@@ -40,6 +43,7 @@ struct ParserOptions {
   UnknownFields unknown_fields = UnknownFields::kWarn;
   std::int64_t vocab_size = 0;  // ids in requests are below it
   bool reads_images = false;    // else requests with images are refused by the model's name
+  std::int64_t max_images = kDefaultMaxImages;  // of a record
 };
 
 /// A prompt without an envelope, as text files and `--prompt` give it.

@@ -304,6 +304,30 @@ TEST_F(VisionTest, ImagesThatCannotBeUsedAreFaultsOfTheirRecords) {
   EXPECT_EQ(found.at("cut").at("error").at("code"), "invalid_image");
 }
 
+TEST_F(VisionTest, ARecordHasAFixedNumberOfImagesAtMost) {
+  const json part = image_part("02-image-first-0.bmp");
+  const auto record = [&](const std::string& id, std::size_t images) {
+    return line(id, {{{"role", "user"}, {"content", json(images, part)}}}, 2);
+  };
+  folder_.write("p.jsonl", record("most", 64) + record("more", 65));
+  const ProcessResult result = caravan(run("out.jsonl", {"--on-invalid", "record"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto found = answers("out.jsonl");
+  EXPECT_TRUE(found.at("most").at("error").is_null()) << found.at("most");
+  const json& error = found.at("more").at("error");
+  ASSERT_FALSE(error.is_null());
+  EXPECT_EQ(error.at("code"), "too_many_images");
+  EXPECT_EQ(error.at("param"), "messages.0.content.64");
+  // The limit decides which records have answers: another one is another job.
+  const ProcessResult fewer = caravan(run("fewer.jsonl", {"--max-images", "3"}));
+  EXPECT_EQ(fewer.code, 65);
+  EXPECT_NE(fewer.err.find("p.jsonl:1 to 2 (2 records): messages.0.content.3 is image 4 of"),
+            std::string::npos)
+      << fewer.err;
+  const json manifest = json::parse(read_whole(folder_.file("out.manifest.json")));
+  EXPECT_EQ(manifest.at("fingerprint").at("max-images"), "64");
+}
+
 TEST_F(VisionTest, PromptsAndYamlShowImagesBeforeTheText) {
   const std::string name = "02-image-first-0.bmp";
   const json messages = {

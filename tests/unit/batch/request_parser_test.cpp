@@ -378,6 +378,36 @@ TEST(RequestParser, NamesFaultsOfImageParts) {
   }
 }
 
+TEST(RequestParser, LimitsTheImagesOfARecord) {
+  ParserOptions options = vision_options();
+  options.max_images = 3;
+  const RequestParser parser(options);
+  const std::string part = R"({"type":"image_url","image_url":"x"})";
+  const auto line = [&](int first, int second) {
+    const auto message = [&](int images) {
+      std::string parts = R"({"type":"text","text":"t"})";
+      for (int i = 0; i < images; ++i) parts += "," + part;
+      return R"({"role":"user","content":[)" + parts + "]}";
+    };
+    return R"({"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[)" +
+           message(first) + "," + message(second) + "]}}";
+  };
+  std::string id;
+  EXPECT_EQ(std::get<Record>(parser.parse_line(line(1, 2), id)).images.size(), 3U);
+  // Over all messages of the record; the field is the first image too many.
+  const auto fault = std::get<RecordFault>(parser.parse_line(line(2, 3), id));
+  EXPECT_EQ(fault.code, "too_many_images");
+  EXPECT_EQ(fault.param, "messages.1.content.2");
+  EXPECT_NE(fault.message.find("image 4 of the record, but a record may have 3 (--max-images)"),
+            std::string::npos)
+      << fault.message;
+  const PlainPrompt three{"t:1", Endpoint::kChat, "", "Hi", {"a", "b", "c"}};
+  EXPECT_TRUE(std::holds_alternative<Record>(parser.parse_plain(three)));
+  PlainPrompt four = three;
+  four.images.push_back("d");
+  EXPECT_EQ(std::get<RecordFault>(parser.parse_plain(four)).code, "too_many_images");
+}
+
 TEST(RequestParser, PlainPromptsShowImagesFirst) {
   const RequestParser parser(vision_options());
   const auto record =
