@@ -222,7 +222,8 @@ RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks) {
   memory.weight_bytes = model::shard_weight_bytes(config, shape, element_bytes(request.dtype));
   const std::int64_t image_blocks = wanted_image_blocks(request);
   memory.activation_bytes = model::activation_bytes(
-      config, shape, {request.max_step_tokens, 0, request.num_threads, image_blocks});
+      config, shape,
+      {request.max_step_tokens, 0, request.num_threads, image_blocks, request.most_seen_blocks});
   if (config.vision) {
     const std::int64_t encoder =
         model::encoder_activation_bytes(config, shape, request.num_threads);

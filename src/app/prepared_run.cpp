@@ -247,10 +247,12 @@ void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
     request.largest_tokens = workload_->worst_case_tokens(1);
     request.needed_image_blocks = workload_->worst_case_image_blocks(options_.max_sequences);
     request.largest_image_group = workload_->largest_image_group();
+    request.most_seen_blocks = workload_->most_seen_image_blocks();
   } else if (prompt_record_) {
     request.needed_tokens = request.largest_tokens = builder_->worst_case_tokens(*prompt_record_);
     request.needed_image_blocks = prompt_blocks_.all;
     request.largest_image_group = prompt_blocks_.largest_group;
+    request.most_seen_blocks = prompt_blocks_.most_seen;
   }
   if (images_ && (workload_ || prompt_record_)) {
     request.preparation_bytes = images_->preparation_bytes(kMaxPreparedBytes);

@@ -92,14 +92,16 @@ const ImageCatalog::Entry& ImageCatalog::look_at(std::size_t source, const std::
 std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record) {
   ImageBlocks blocks;
   std::set<ImageKey> in_record;
+  std::int64_t prepared_bytes = 0;
   std::size_t next = 0;
   for (const text::ChatMessage& message : record.messages) {
     std::set<ImageKey> in_group;
     std::int64_t group = 0;
+    std::int64_t seen = 0;
     for (std::size_t i = 0; i < message.image_offsets.size(); ++i) {
       if (i > 0 && message.image_offsets[i] != message.image_offsets[i - 1]) {
         in_group.clear();
-        group = 0;
+        group = seen = 0;
       }
       const RecordImage& image = record.images.at(next++);
       const Entry& entry = look_at(record.image_source, image.url);
@@ -111,17 +113,24 @@ std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record)
                            image.param};
       }
       const std::int64_t size = options_.blocks_of(entry.facts.grid.num_tiles());
-      if (in_record.insert(entry.facts.content).second) blocks.all += size;
+      if (in_record.insert(entry.facts.content).second) {
+        blocks.all += size;
+        prepared_bytes += entry.facts.grid.num_tiles() * options_.tiling.tile_bytes();
+      }
       if (in_group.insert(entry.facts.content).second) group += size;
+      seen += size;
       blocks.largest_group = std::max(blocks.largest_group, group);
+      blocks.most_seen = std::max(blocks.most_seen, seen);
     }
   }
+  largest_record_bytes_ = std::max(largest_record_bytes_, prepared_bytes);
   return blocks;
 }
 
 std::int64_t ImageCatalog::preparation_bytes(std::int64_t max_prepared_bytes) const {
   const std::int64_t together = image::PipelineOptions().max_decode_bytes;
-  return std::min(max_prepared_bytes, num_distinct() * options_.tiling.max_bytes()) +
+  return std::max(largest_record_bytes_,
+                  std::min(max_prepared_bytes, num_distinct() * options_.tiling.max_bytes())) +
          std::max(largest_decode_bytes_, std::min(together, decode_bytes_));
 }
 

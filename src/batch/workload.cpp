@@ -95,6 +95,7 @@ std::optional<RecordFault> Workload::find_fault(Record& record, Entry& entry) {
   if (auto* fault = std::get_if<RecordFault>(&checked)) return std::move(*fault);
   const auto& blocks = std::get<ImageBlocks>(checked);
   entry.image_blocks = checked_cast<std::int32_t>(blocks.all);
+  most_seen_blocks_ = std::max(most_seen_blocks_, blocks.most_seen);
   if (blocks.largest_group > largest_group_) {
     largest_group_ = blocks.largest_group;
     largest_group_entry_ = std::ssize(entries_);

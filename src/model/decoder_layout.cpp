@@ -38,7 +38,9 @@ std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape
                                std::max({width, shape.local_ffn_size(), query_size});
   std::int64_t logits = shape.local_vocab_size();
   if (shape.num_ranks > 1 && shape.rank == 0) logits += 2 * config.vocab_size;
-  const std::int64_t scores = limits.num_threads * kScoreRows * config.max_positions;
+  const std::int64_t keys =
+      std::max(config.max_positions, limits.seen_blocks * ops::KvPool::kBlockTokens);
+  const std::int64_t scores = limits.num_threads * kScoreRows * keys;
   const std::int64_t exchange = shape.num_ranks > 1 ? parallel::kExchangeBytes : 0;
   const std::int64_t images = config.vision
                                   ? 4 * limits.max_step_tokens * width +

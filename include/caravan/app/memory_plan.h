@@ -40,6 +40,7 @@ struct MemoryRequest {
   std::optional<std::int64_t> image_bytes;  // per rank, asked for by the user
   std::int64_t needed_image_blocks = 0;     // of the max_sequences records with most
   std::int64_t largest_image_group = 0;     // of images that are seen together
+  std::int64_t most_seen_blocks = 0;        // that a text reads, equal images as often as shown
   std::int64_t preparation_bytes = 0;       // decoded images on the leader
   std::vector<std::int64_t> free_bytes;     // per rank
 };

@@ -47,10 +47,13 @@ struct ImageFacts {
   ImageKey content{};  // of its bytes
 };
 
-/// Blocks of image memory that a record's images take, equal ones once.
+/// Blocks of image memory that a record's images take, equal ones once. A group are images with
+/// nothing between them, which are seen together.
 struct ImageBlocks {
   std::int64_t all = 0;
-  std::int64_t largest_group = 0;  // of images with nothing between them, which are seen together
+  std::int64_t largest_group = 0;
+  std::int64_t most_seen = 0;  // blocks that text behind a group reads: equal images as often as
+                               // they are in it
 };
 
 class ImageCatalog {
@@ -74,7 +77,8 @@ class ImageCatalog {
   std::int64_t num_distinct() const { return static_cast<std::int64_t>(distinct_.size()); }
   /// Blocks of all distinct good images together.
   std::int64_t distinct_blocks() const { return distinct_blocks_; }
-  /// About what preparing them takes at most, with prepared images held up to `max_prepared_bytes`.
+  /// About what preparing them takes at most, with prepared images held up to `max_prepared_bytes`,
+  /// or those of the one record with most.
   std::int64_t preparation_bytes(std::int64_t max_prepared_bytes) const;
   /// Hash over all images that were checked, in order of their first mention. Once, last.
   std::string content_hash() { return hash_.hex_digest(); }
@@ -101,6 +105,7 @@ class ImageCatalog {
   std::int64_t distinct_blocks_ = 0;
   std::int64_t decode_bytes_ = 0;  // of all distinct images
   std::int64_t largest_decode_bytes_ = 0;
+  std::int64_t largest_record_bytes_ = 0;  // of prepared images of one record
   io::Sha256 hash_;
 };
 

@@ -79,6 +79,8 @@ class Workload {
   /// Image blocks of the largest group of images that are seen together, and a label of its record.
   std::int64_t largest_image_group() const { return largest_group_; }
   std::string largest_image_label() const;
+  /// Image blocks that the text behind such a group reads, at most: equal images count each time.
+  std::int64_t most_seen_image_blocks() const { return most_seen_blocks_; }
 
   /// @pre 0 <= index < size().
   /// @throws IoError if the input has changed since.
@@ -109,6 +111,7 @@ class Workload {
   std::string images_hash_;
   std::int64_t largest_group_ = 0;
   std::int64_t largest_group_entry_ = 0;
+  std::int64_t most_seen_blocks_ = 0;
   std::vector<Entry> entries_;
   std::unordered_map<std::int64_t, Faulty> faulty_;
   std::unordered_map<std::uint64_t, std::int64_t> ids_;  // hash of a custom_id -> its first record

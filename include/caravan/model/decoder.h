@@ -31,6 +31,7 @@ struct DecoderLimits {
   std::int64_t kv_blocks = 0;          // blocks of ops::KvPool::kBlockTokens tokens
   std::int64_t num_threads = 1;        // of the operations' context; only activation_bytes asks
   std::int64_t image_blocks = 0;       // blocks of as many image tokens; 0: text alone
+  std::int64_t seen_blocks = 0;  // of images that a row sees, at most; only activation_bytes asks
 };
 
 /// Bytes that the keys and values of KvPool::kBlockTokens image tokens take on this rank, in all

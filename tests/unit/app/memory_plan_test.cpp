@@ -164,6 +164,16 @@ TEST(MemoryPlan, ImagesSideBySideMustFitTogether) {
   test::expect_error<ConfigError>([&] { plan_memory(huge); }, "four fifths of the free memory");
 }
 
+TEST(MemoryPlan, PlansTheScoresOfTextThatSeesManyImages) {
+  const MemoryRequest usual = vision_request(1, 1000 * kMiB);
+  MemoryRequest wide = usual;
+  wide.most_seen_blocks = (usual.config.max_positions + 16 * 1000) / 16;
+  const std::int64_t more =
+      plan_memory(wide).ranks[0].activation_bytes - plan_memory(usual).ranks[0].activation_bytes;
+  EXPECT_EQ(more,
+            4 * 12 * usual.num_threads * (wide.most_seen_blocks * 16 - usual.config.max_positions));
+}
+
 TEST(MemoryPlan, AssumesAnImageForEachPrompt) {
   MemoryRequest assumed = vision_request(1, 1000 * kMiB);
   assume_records(assumed, 100);

@@ -52,15 +52,30 @@ TEST_F(ImageCatalogTest, CountsEqualImagesOfARecordOnce) {
   const ImageBlocks once = blocks(image_record({"wide.png", "./wide.png", "wide.png"}));
   EXPECT_EQ(once.all, 2);
   EXPECT_EQ(once.largest_group, 2);
+  EXPECT_EQ(once.most_seen, 6);
   const ImageBlocks together = blocks(image_record({"wide.png", "one_pixel.png", "tall.png"}));
   EXPECT_EQ(together.all, 5);
   EXPECT_EQ(together.largest_group, 5);
   const ImageBlocks apart = blocks(image_record({"wide.png", "one_pixel.png", "tall.png"}, true));
   EXPECT_EQ(apart.all, 5);
   EXPECT_EQ(apart.largest_group, 2);
+  EXPECT_EQ(apart.most_seen, 2);
   EXPECT_EQ(catalog_.num_distinct(), 3);
   EXPECT_EQ(catalog_.distinct_blocks(), 5);
   EXPECT_EQ(catalog_.num_checked(), 9);
+}
+
+TEST_F(ImageCatalogTest, PlansTheRecordWithTheMostImagesWhole) {
+  const std::int64_t tile = 3 * test::kTinyTile * test::kTinyTile;
+  blocks(image_record({"wide.png"}));  // four tiles
+  const std::int64_t decoding = catalog_.preparation_bytes(0) - 4 * tile;
+  EXPECT_GT(decoding, 0);
+  EXPECT_EQ(catalog_.preparation_bytes(1 << 20), 4 * tile + decoding);
+  blocks(image_record({"wide.png", "wide.png", "tall.png"}));
+  blocks(image_record({"one_pixel.png"}));
+  // Whatever the bound: equal images once, the largest record whole.
+  const std::int64_t together = catalog_.preparation_bytes(1 << 20);
+  EXPECT_EQ(together - catalog_.preparation_bytes(0), 3 * 4 * tile - 8 * tile);
 }
 
 TEST_F(ImageCatalogTest, LooksAtAnImageOnce) {
