@@ -133,20 +133,6 @@ std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankM
   return std::max(comfortable, std::min(largest, blocks_within(ranks, image_blocks, 0.9)));
 }
 
-void check_images(const MemoryRequest& request, const MemoryPlan& plan) {
-  if (plan.limits.image_blocks >= request.largest_image_group) return;
-  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  throw ConfigError(fmt::format(
-      "images that a prompt shows side by side need {} for their keys and values on a rank, but "
-      "there is {}{}. Use {}more nodes or ranks, or show fewer images side by side",
-      text(plan.image_bytes_for(request.largest_image_group)),
-      text(plan.image_bytes_for(plan.limits.image_blocks)),
-      request.image_bytes ? " (--image-memory)" : " within four fifths of the free memory",
-      request.image_bytes ? fmt::format("--image-memory {} or more, ",
-                                        plan.image_bytes_for(request.largest_image_group))
-                          : std::string()));
-}
-
 void check_fits(const MemoryPlan& plan) {
   const auto left = [&plan](const RankMemory& rank) {
     return rank.free_bytes - plan.total_bytes(rank);
@@ -274,10 +260,20 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
     plan.ranks.push_back(rank);
   }
   plan.limits.image_blocks = choose_image_blocks(request, plan.ranks);
-  check_images(request, plan);
   plan.limits.kv_blocks = choose_blocks(request, plan.ranks, plan.limits.image_blocks);
   check_fits(plan);
   return plan;
+}
+
+std::string image_fault(const MemoryRequest& request, const MemoryPlan& plan, std::int64_t blocks) {
+  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  return fmt::format(
+      "images that a prompt shows side by side need {} for their keys and values on a rank, but "
+      "there is {}{}. Use {}more nodes or ranks, or show fewer images side by side",
+      text(plan.image_bytes_for(blocks)), text(plan.image_bytes_for(plan.limits.image_blocks)),
+      request.image_bytes ? " (--image-memory)" : " within four fifths of the free memory",
+      request.image_bytes ? fmt::format("--image-memory {} or more, ", plan.image_bytes_for(blocks))
+                          : std::string());
 }
 
 std::int64_t available_memory_bytes() {

@@ -174,6 +174,8 @@ ExitCode plan_architecture(const JobOptions& options, std::int64_t num_ranks,
   print_result(text);
   request.free_bytes.assign(static_cast<std::size_t>(num_ranks), node_bytes);
   const MemoryPlan plan = plan_memory(request);
+  CARAVAN_CHECK(plan.limits.image_blocks >= request.largest_image_group, ConfigError, "{}",
+                image_fault(request, plan, request.largest_image_group));
   print_result(ranks_text(plan, config) + verdict_text(plan, options, node_bytes));
   return ExitCode::kOk;
 }

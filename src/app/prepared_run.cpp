@@ -20,6 +20,8 @@
 namespace caravan::app {
 namespace {
 
+constexpr std::size_t kMostListed = 20;  // records that do not fit the memory
+
 std::vector<std::string> folders_among(const std::vector<std::string>& inputs) {
   std::vector<std::string> folders;
   for (const std::string& input : inputs) {
@@ -234,14 +236,21 @@ void PreparedRun::check_prompt_images() {
   auto checked = images_->check(*prompt_record_);
   const auto* fault = std::get_if<batch::RecordFault>(&checked);
   CARAVAN_CHECK(fault == nullptr, InputError, "--image: {}", log::escape_line(fault->message));
-  prompt_blocks_ = std::get<batch::ImageBlocks>(checked);
+  if (batch::computes(*prompt_record_)) prompt_blocks_ = std::get<batch::ImageBlocks>(checked);
 }
 
 void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
   const checkpoint::ModelDescription& description = model_->file.description();
+  memory_request_ = app::memory_request(options_, description.config, description.dtype);
+  memory_request_.free_bytes = free_bytes;
+  plan_records();
+  if (memory_.limits.image_blocks >= memory_request_.largest_image_group) return;
+  check_images();
+  plan_records();  // without those whose images do not fit
+}
+
+void PreparedRun::plan_records() {
   MemoryRequest& request = memory_request_;
-  request = app::memory_request(options_, description.config, description.dtype);
-  request.free_bytes = free_bytes;
   if (workload_) {
     request.needed_tokens = workload_->worst_case_tokens(options_.max_sequences);
     request.largest_tokens = workload_->worst_case_tokens(1);
@@ -260,10 +269,34 @@ void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
   memory_ = plan_memory(request);
 }
 
+// Images of a record that do not fit together.
+void PreparedRun::check_images() {
+  const auto fault = [this](std::int64_t blocks) {
+    return image_fault(memory_request_, memory_, blocks);
+  };
+  CARAVAN_CHECK(workload_, ConfigError, "--prompt: {}", fault(memory_request_.largest_image_group));
+  const std::vector<batch::LargeImages> large =
+      workload_->images_too_large(memory_.limits.image_blocks);
+  std::string list;
+  for (std::size_t i = 0; i < large.size() && i < kMostListed; ++i) {
+    list += fmt::format("\n{}: {}", log::escape_line(large[i].label), fault(large[i].blocks));
+  }
+  if (large.size() > kMostListed) {
+    list += fmt::format("\n... and {} more", large.size() - kMostListed);
+  }
+  const std::string found = fmt::format(
+      "{} record(s) have images that do not fit the memory for images:{}", large.size(), list);
+  CARAVAN_CHECK(options_.on_invalid == OnInvalid::kRecord, ConfigError,
+                "{}\nOr use --on-invalid=record to answer them with error lines", found);
+  log::warning("{}\nThey are answered with error lines", found);
+  for (const batch::LargeImages& record : large) {
+    workload_->refuse_images(record, fault(record.blocks));
+  }
+}
+
 // A record that fits the model and not the cache is a fault of this run, not of the record: were it
 // answered with an error line, the answer would depend on the memory of the machine.
 void PreparedRun::check_capacity() {
-  constexpr std::size_t kMostListed = 20;
   std::vector<batch::LargeRecord> large;
   if (workload_) large = workload_->too_large(memory_.kv_tokens());
   if (prompt_record_ && !fits_cache(prompt_ids_.front())) {

@@ -90,40 +90,61 @@ const ImageCatalog::Entry& ImageCatalog::look_at(std::size_t source, const std::
 }
 
 std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record) {
-  ImageBlocks blocks;
-  std::set<ImageKey> in_record;
+  std::vector<ImageFacts> facts;
+  std::set<ImageKey> distinct;
   std::int64_t prepared_bytes = 0;
-  std::size_t next = 0;
-  for (const text::ChatMessage& message : record.messages) {
-    std::set<ImageKey> in_group;
-    std::int64_t group = 0;
-    std::int64_t seen = 0;
-    for (std::size_t i = 0; i < message.image_offsets.size(); ++i) {
-      if (i > 0 && message.image_offsets[i] != message.image_offsets[i - 1]) {
-        in_group.clear();
-        group = seen = 0;
-      }
-      const RecordImage& image = record.images.at(next++);
-      const Entry& entry = look_at(record.image_source, image.url);
-      ++num_checked_;
-      if (entry.fault >= 0) {
-        return RecordFault{400, "invalid_image",
-                           fmt::format("image {}: {}", image::describe_source(image.url),
-                                       faults_[static_cast<std::size_t>(entry.fault)]),
-                           image.param};
-      }
-      const std::int64_t size = options_.blocks_of(entry.facts.grid.num_tiles());
-      if (in_record.insert(entry.facts.content).second) {
-        blocks.all += size;
-        prepared_bytes += entry.facts.grid.num_tiles() * options_.tiling.tile_bytes();
-      }
-      if (in_group.insert(entry.facts.content).second) group += size;
-      seen += size;
-      blocks.largest_group = std::max(blocks.largest_group, group);
-      blocks.most_seen = std::max(blocks.most_seen, seen);
+  for (const RecordImage& image : record.images) {
+    const Entry& entry = look_at(record.image_source, image.url);
+    ++num_checked_;
+    if (entry.fault >= 0) {
+      return RecordFault{400, "invalid_image",
+                         fmt::format("image {}: {}", image::describe_source(image.url),
+                                     faults_[static_cast<std::size_t>(entry.fault)]),
+                         image.param};
+    }
+    facts.push_back(entry.facts);
+    if (distinct.insert(entry.facts.content).second) {
+      prepared_bytes += entry.facts.grid.num_tiles() * options_.tiling.tile_bytes();
     }
   }
   largest_record_bytes_ = std::max(largest_record_bytes_, prepared_bytes);
+  return blocks_of(record, facts);
+}
+
+ImageBlocks ImageCatalog::blocks_of(const Record& record) const {
+  std::vector<ImageFacts> known;
+  for (const RecordImage& image : record.images) {
+    known.push_back(facts(record.image_source, image.url));
+  }
+  return blocks_of(record, known);
+}
+
+ImageBlocks ImageCatalog::blocks_of(const Record& record, std::span<const ImageFacts> facts) const {
+  ImageBlocks blocks;
+  std::set<ImageKey> in_record;
+  std::size_t next = 0;
+  for (const text::ChatMessage& message : record.messages) {
+    std::set<ImageKey> in_group;
+    std::size_t group_image = next;
+    std::int64_t group = 0;
+    std::int64_t seen = 0;
+    for (std::size_t i = 0; i < message.image_offsets.size(); ++i, ++next) {
+      if (i > 0 && message.image_offsets[i] != message.image_offsets[i - 1]) {
+        in_group.clear();
+        group_image = next;
+        group = seen = 0;
+      }
+      const ImageFacts& image = facts[next];
+      const std::int64_t size = options_.blocks_of(image.grid.num_tiles());
+      if (in_record.insert(image.content).second) blocks.all += size;
+      if (in_group.insert(image.content).second) group += size;
+      seen += size;
+      blocks.most_seen = std::max(blocks.most_seen, seen);
+      if (group <= blocks.largest_group) continue;
+      blocks.largest_group = group;
+      blocks.group_image = group_image;
+    }
+  }
   return blocks;
 }
 

@@ -59,7 +59,9 @@ Workload::Workload(PromptFiles files, const RequestParser& parser, const PromptB
 
 void Workload::add(const PromptFiles::Seen& seen) {
   const auto index = checked_cast<std::int64_t>(entries_.size());
-  Entry entry{seen.place, text_hash(seen.text), 0, 0, 0};
+  Entry entry;
+  entry.place = seen.place;
+  entry.text_hash = text_hash(seen.text);
   std::string custom_id;
   ParsedRecord parsed =
       seen.too_long ? ParsedRecord(RecordFault{
@@ -93,27 +95,30 @@ std::optional<RecordFault> Workload::find_fault(Record& record, Entry& entry) {
   record.image_source = images_->source_of(files_.folder(entry.place));
   auto checked = images_->check(record);
   if (auto* fault = std::get_if<RecordFault>(&checked)) return std::move(*fault);
+  if (!computes(record)) return std::nullopt;
   const auto& blocks = std::get<ImageBlocks>(checked);
   entry.image_blocks = checked_cast<std::int32_t>(blocks.all);
-  most_seen_blocks_ = std::max(most_seen_blocks_, blocks.most_seen);
-  if (blocks.largest_group > largest_group_) {
-    largest_group_ = blocks.largest_group;
-    largest_group_entry_ = std::ssize(entries_);
-  }
+  entry.image_group = checked_cast<std::int32_t>(blocks.largest_group);
+  entry.seen_blocks = checked_cast<std::int32_t>(blocks.most_seen);
   return std::nullopt;
 }
 
 void Workload::add_good(const Record& record, Entry& entry) {
+  count_good(record, 1);
+  if (!computes(record)) return;
   const bool chat = record.endpoint == Endpoint::kChat;
-  ++(chat ? summary_.chat : summary_.completions);
-  if (!record.max_tokens) ++summary_.open_ended;
-  if (!record.images.empty()) ++summary_.image_records;
-  summary_.images += std::ssize(record.images);
-  if (spells_start_token(record, builder_->tokenizer())) ++summary_.bos_texts;
   const auto prompts = chat ? std::int64_t{1} : checked_cast<std::int64_t>(record.prompts.size());
   entry.worst_case = checked_cast<std::int32_t>(builder_->worst_case_tokens(record));
   entry.sequences = checked_cast<std::int32_t>(
       std::min<std::int64_t>(prompts * record.sampling.num_choices, 1 << 20));
+}
+
+void Workload::count_good(const Record& record, std::int64_t change) {
+  (record.endpoint == Endpoint::kChat ? summary_.chat : summary_.completions) += change;
+  if (!record.max_tokens) summary_.open_ended += change;
+  if (!record.images.empty()) summary_.image_records += change;
+  summary_.images += change * std::ssize(record.images);
+  if (spells_start_token(record, builder_->tokenizer())) summary_.bos_texts += change;
 }
 
 void Workload::mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault) {
@@ -156,8 +161,7 @@ std::vector<LargeRecord> Workload::too_large(std::int64_t kv_tokens) {
     const Entry& entry = entries_[static_cast<std::size_t>(index)];
     if (entry.worst_case <= kv_tokens || faulty_.contains(index)) continue;
     const WorkItem checked = item(index);
-    const Record& record = std::get<Record>(checked.record);
-    const BuiltPrompts built = builder_->build(record);
+    const BuiltPrompts built = builder_->build(std::get<Record>(checked.record));
     const auto* prompts = std::get_if<std::vector<TokenizedPrompt>>(&built);
     CARAVAN_ASSERT(prompts != nullptr, "record {} passed its check and cannot be built", index);
     LargeRecord largest{files_.label(entry.place), 0, 0};
@@ -167,9 +171,8 @@ std::vector<LargeRecord> Workload::too_large(std::int64_t kv_tokens) {
       largest.prompt_tokens = tokens;
       largest.max_tokens = prompt.max_tokens;
     }
-    const bool computes = largest.max_tokens > 0 || record.sampling.prompt_logprobs;
     // The last new token is not fed back.
-    if (computes && largest.prompt_tokens + largest.max_tokens - 1 > kv_tokens) {
+    if (largest.prompt_tokens + largest.max_tokens - 1 > kv_tokens) {
       large.push_back(std::move(largest));
     }
   }
@@ -242,10 +245,38 @@ std::int64_t Workload::worst_case_image_blocks(std::int64_t records) const {
   return images_ == nullptr ? 0 : std::min(total, images_->distinct_blocks());
 }
 
-std::string Workload::largest_image_label() const {
-  return largest_group_ == 0
-             ? std::string()
-             : files_.label(entries_[static_cast<std::size_t>(largest_group_entry_)].place);
+std::int64_t Workload::largest_image_group() const {
+  std::int64_t largest = 0;
+  for (const Entry& entry : entries_) largest = std::max<std::int64_t>(largest, entry.image_group);
+  return largest;
+}
+
+std::int64_t Workload::most_seen_image_blocks() const {
+  std::int64_t most = 0;
+  for (const Entry& entry : entries_) most = std::max<std::int64_t>(most, entry.seen_blocks);
+  return most;
+}
+
+std::vector<LargeImages> Workload::images_too_large(std::int64_t image_blocks) const {
+  std::vector<LargeImages> large;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].image_group <= image_blocks) continue;
+    large.push_back(
+        {checked_cast<std::int64_t>(i), files_.label(entries_[i].place), entries_[i].image_group});
+  }
+  return large;
+}
+
+void Workload::refuse_images(const LargeImages& large, const std::string& message) {
+  WorkItem refused = item(large.index);
+  const Record& record = std::get<Record>(refused.record);
+  Entry& entry = entries_[static_cast<std::size_t>(large.index)];
+  const std::string param = record.images[images_->blocks_of(record).group_image].param;
+  count_good(record, -1);
+  entry.worst_case = entry.sequences = 0;
+  entry.image_blocks = entry.image_group = entry.seen_blocks = 0;
+  mark_faulty(large.index, std::move(refused.custom_id),
+              {400, "image_memory_exceeded", message, param});
 }
 
 }  // namespace caravan::batch

@@ -84,9 +84,13 @@ std::int64_t largest_image_block_bytes(const std::vector<RankMemory>& ranks);
 /// The number of blocks: what was asked for, or what the input needs within half of the free
 /// memory (a single longest sequence may take nine tenths). Image blocks come first, within two
 /// fifths (the largest group of images that are seen together: four fifths).
-/// @throws ConfigError if a rank's weights and smallest cache do not fit, or the largest group of
-/// images, with the numbers of that rank and what to change.
+/// @throws ConfigError if a rank's weights and smallest cache do not fit, with the numbers of that
+/// rank and what to change.
 MemoryPlan plan_memory(const MemoryRequest& request);
+
+/// What images that take `blocks` together and do not fit the plan need, what there is, and what to
+/// do about it.
+std::string image_fault(const MemoryRequest& request, const MemoryPlan& plan, std::int64_t blocks);
 
 /// Bytes that one process of this node could still use: the kernel's estimate or what is left of
 /// the control group's limit, whichever is less.

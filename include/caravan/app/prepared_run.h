@@ -58,6 +58,8 @@ class PreparedRun {
   void build_prompt();
   void check_prompt_images();
   void plan(const std::vector<std::int64_t>& free_bytes);
+  void plan_records();
+  void check_images();
   void check_capacity();
   void check_defaults() const;
   bool fits_cache(const batch::TokenizedPrompt& prompt) const;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,8 +53,9 @@ struct ImageFacts {
 struct ImageBlocks {
   std::int64_t all = 0;
   std::int64_t largest_group = 0;
-  std::int64_t most_seen = 0;  // blocks that text behind a group reads: equal images as often as
-                               // they are in it
+  std::size_t group_image = 0;  // of the record: the first one of that group
+  std::int64_t most_seen = 0;   // blocks that text behind a group reads: equal images as often as
+                                // they are in it
 };
 
 class ImageCatalog {
@@ -69,6 +71,8 @@ class ImageCatalog {
 
   /// What the record's images take, or the fault of the first one that cannot be used.
   std::variant<ImageBlocks, RecordFault> check(const Record& record);
+  /// @pre check() found no fault in the record.
+  ImageBlocks blocks_of(const Record& record) const;
 
   /// @pre check() found no fault in a record that names it.
   const ImageFacts& facts(std::size_t source, std::string_view url) const;
@@ -94,6 +98,7 @@ class ImageCatalog {
     std::int32_t fault = -1;  // in faults_; -1: good
   };
   const Entry& look_at(std::size_t source, const std::string& url);
+  ImageBlocks blocks_of(const Record& record, std::span<const ImageFacts> facts) const;
 
   ImageOptions options_;
   std::vector<std::string> roots_;  // of sources

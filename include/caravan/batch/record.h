@@ -62,6 +62,11 @@ struct Record {
   std::uint64_t content_hash = 0;  // of the request's text; part of the answer's ids
 };
 
+/// Whether the model computes anything for it; else its answer is its prompt.
+inline bool computes(const Record& record) {
+  return record.max_tokens != 0 || record.sampling.prompt_logprobs;
+}
+
 using ParsedRecord = std::variant<Record, RecordFault>;
 
 }  // namespace caravan::batch

@@ -46,6 +46,13 @@ struct LargeRecord {
   std::int64_t max_tokens = 0;
 };
 
+/// A record, and the blocks of image memory that images which it shows together need.
+struct LargeImages {
+  std::int64_t index = 0;
+  std::string label;
+  std::int64_t blocks = 0;
+};
+
 class Workload {
  public:
   /// Reads and checks everything. All references outlive this object. @param images  null: the
@@ -76,11 +83,14 @@ class Workload {
 
   /// Image blocks that the `records` records with most of them may need together (upper bound).
   std::int64_t worst_case_image_blocks(std::int64_t records) const;
-  /// Image blocks of the largest group of images that are seen together, and a label of its record.
-  std::int64_t largest_image_group() const { return largest_group_; }
-  std::string largest_image_label() const;
+  /// Image blocks of the largest group of images that are seen together.
+  std::int64_t largest_image_group() const;
   /// Image blocks that the text behind such a group reads, at most: equal images count each time.
-  std::int64_t most_seen_image_blocks() const { return most_seen_blocks_; }
+  std::int64_t most_seen_image_blocks() const;
+  /// Good records with images that must fit `image_blocks` together and do not, in order.
+  std::vector<LargeImages> images_too_large(std::int64_t image_blocks) const;
+  /// Makes a good record faulty. @param message  what its images need and what there is.
+  void refuse_images(const LargeImages& record, const std::string& message);
 
   /// @pre 0 <= index < size().
   /// @throws IoError if the input has changed since.
@@ -92,7 +102,10 @@ class Workload {
     std::uint64_t text_hash = 0;  // tells whether the file still says what was checked
     std::int32_t worst_case = 0;  // positions of its longest sequence
     std::int32_t sequences = 0;
+    // Of images that the model reads:
     std::int32_t image_blocks = 0;
+    std::int32_t image_group = 0;
+    std::int32_t seen_blocks = 0;
   };
   struct Faulty {
     std::string custom_id;
@@ -101,6 +114,7 @@ class Workload {
   void add(const PromptFiles::Seen& seen);
   std::optional<RecordFault> find_fault(Record& record, Entry& entry);
   void add_good(const Record& record, Entry& entry);
+  void count_good(const Record& record, std::int64_t change);
   void mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault);
   bool is_duplicate(const std::string& custom_id, std::int64_t index, std::int64_t& first);
 
@@ -109,9 +123,6 @@ class Workload {
   const PromptBuilder* builder_;
   ImageCatalog* images_;
   std::string images_hash_;
-  std::int64_t largest_group_ = 0;
-  std::int64_t largest_group_entry_ = 0;
-  std::int64_t most_seen_blocks_ = 0;
   std::vector<Entry> entries_;
   std::unordered_map<std::int64_t, Faulty> faulty_;
   std::unordered_map<std::uint64_t, std::int64_t> ids_;  // hash of a custom_id -> its first record

@@ -328,6 +328,49 @@ TEST_F(VisionTest, ARecordHasAFixedNumberOfImagesAtMost) {
   EXPECT_EQ(manifest.at("fingerprint").at("max-images"), "64");
 }
 
+TEST_F(VisionTest, ImagesThatDoNotFitAreTheFaultOfTheirRecord) {
+  const json one = image_part("06-three-images-0.bmp");
+  const auto record = [&](const std::string& id, const json& content, int max_tokens) {
+    return line(id, {{{"role", "user"}, {"content", content}}}, max_tokens);
+  };
+  const json three = {{{"type", "text"}, {"text", "x"}},
+                      one,
+                      image_part("06-three-images-1.bmp"),
+                      image_part("02-image-first-0.bmp")};
+  // The last one shows as many and computes nothing.
+  folder_.write("p.jsonl", record("a", json::array({one}), 3) + record("b", three, 3) +
+                               record("c", json::array({one}), 3) + record("d", three, 0));
+  const Arguments small = {"--image-memory", "48K"};
+  const ProcessResult refused = caravan(run("out.jsonl", small));
+  EXPECT_EQ(refused.code, 78);
+  EXPECT_NE(refused.err.find("1 record(s) have images that do not fit"), std::string::npos)
+      << refused.err;
+  EXPECT_NE(refused.err.find("p.jsonl:2: images that a prompt shows side by side need"),
+            std::string::npos)
+      << refused.err;
+  const ProcessResult result =
+      caravan(run("out.jsonl", {"--image-memory", "48K", "--on-invalid", "record"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto found = answers("out.jsonl");
+  for (const char* id : {"a", "c", "d"}) EXPECT_TRUE(found.at(id).at("error").is_null()) << id;
+  const json& error = found.at("b").at("error");
+  ASSERT_FALSE(error.is_null());
+  EXPECT_EQ(error.at("code"), "image_memory_exceeded");
+  EXPECT_EQ(error.at("param"), "messages.0.content.1.image_url");
+  ASSERT_EQ(caravan(run("whole.jsonl")).code, 0);
+  EXPECT_EQ(answers("whole.jsonl").at("a"), found.at("a"));
+  EXPECT_TRUE(answers("whole.jsonl").at("b").at("error").is_null());
+  // What computes nothing needs no memory.
+  folder_.write("p.jsonl", record("d", three, 0));
+  EXPECT_EQ(caravan(run("none.jsonl", {"--image-memory", "1K"})).code, 0);
+  const ProcessResult prompt =
+      caravan({"run", "--model", model(), "--prompt", "Hi", "--image",
+               folder_.file("02-image-first-0.bmp"), "--image-memory", "1K"});
+  EXPECT_EQ(prompt.code, 78);
+  EXPECT_NE(prompt.err.find("--prompt: images that a prompt shows"), std::string::npos)
+      << prompt.err;
+}
+
 TEST_F(VisionTest, PromptsAndYamlShowImagesBeforeTheText) {
   const std::string name = "02-image-first-0.bmp";
   const json messages = {

@@ -60,9 +60,13 @@ TEST_F(ImageCatalogTest, CountsEqualImagesOfARecordOnce) {
   EXPECT_EQ(apart.all, 5);
   EXPECT_EQ(apart.largest_group, 2);
   EXPECT_EQ(apart.most_seen, 2);
+  EXPECT_EQ(apart.group_image, 0U);
+  const Record last = image_record({"one_pixel.png", "wide.png"}, true);
+  EXPECT_EQ(blocks(last).group_image, 1U);
+  EXPECT_EQ(catalog_.blocks_of(last).largest_group, 2);
   EXPECT_EQ(catalog_.num_distinct(), 3);
   EXPECT_EQ(catalog_.distinct_blocks(), 5);
-  EXPECT_EQ(catalog_.num_checked(), 9);
+  EXPECT_EQ(catalog_.num_checked(), 11);
 }
 
 TEST_F(ImageCatalogTest, PlansTheRecordWithTheMostImagesWhole) {
