@@ -231,6 +231,9 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
     return {error.code(), error.what()};
   } catch (const CannotCreateError& error) {
     return {error.code(), error.what()};
+  } catch (const ConfigError& error) {
+    // Of an image for which there is no memory; also between steps.
+    return {error.code(), error.what()};
   }
   return outcome;
 }
@@ -243,6 +246,8 @@ Outcome run_prompt(PreparedRun& prepared, engine::Engine& engine) {
   } catch (const InputError& error) {
     return {error.code(), error.what()};
   } catch (const IoError& error) {
+    return {error.code(), error.what()};
+  } catch (const ConfigError& error) {
     return {error.code(), error.what()};
   }
   std::vector<engine::Request> requests =

@@ -53,8 +53,8 @@ int guarded(bool speaks, const Work& work) {
     if (speaks) report(error.what());
     return to_int(error.code());
   } catch (const std::bad_alloc&) {
-    if (speaks) report("out of memory");
-    return to_int(ExitCode::kIo);
+    if (speaks) report("out of memory: use more nodes, or fewer ranks on each");
+    return to_int(ExitCode::kConfig);
   } catch (const std::exception& error) {
     if (speaks) report(fmt::format("unexpected: {}", error.what()));
     return to_int(ExitCode::kInternal);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "memory_probe.h"
 
 namespace caravan::image {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 // Profiles of sRGB differ from each other by rounding. Up to this they change no colour.
 constexpr int kInvisibleStep = 2;
 constexpr int kProbeSteps = 6;
+// More than it takes to try a profile.
+constexpr std::int64_t kProfileBytes = std::int64_t{16} << 20;
 
 int num_colour_bands(const VipsImage* image) {
   switch (image->Type) {
@@ -96,6 +99,7 @@ bool profile_changes_colour(VipsImage* image) {
   if (vips_image_get_typeof(image, VIPS_META_ICC_NAME) != VIPS_TYPE_BLOB) return false;
   std::vector<std::uint8_t> colours = probe_colours(image->Bands);
   const std::vector<std::uint8_t> after = profiled(image, colours);
+  if (after.empty()) require_memory(kProfileBytes);  // else the profile cannot be used
   if (after.empty() || image->Bands == 4) return !after.empty();
   for (std::size_t i = 0; i < after.size(); ++i) {
     const std::uint8_t before = image->Bands == 1 ? colours[i / 3] : colours[i];

@@ -1,5 +1,6 @@
 #include "caravan/image/decode.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "colour.h"
 #include "container.h"
 #include "gif.h"
+#include "memory_probe.h"
 #include "orientation.h"
 #include "vips_image.h"
 
@@ -17,6 +19,8 @@ namespace {
 
 // Four channels of four bytes: more than any image of the supported kinds has.
 constexpr std::int64_t kMaxPixelBytes = 16;
+// More than libraries take to read a header, beside the bytes themselves.
+constexpr std::int64_t kHeaderBytes = std::int64_t{16} << 20;
 
 /// An image whose header was read and accepted.
 struct Opened {
@@ -26,7 +30,8 @@ struct Opened {
   VipsOwner image;                // null for BMP
 };
 
-void check_header(Container container, const VipsOwner& image) {
+void check_header(Container container, const VipsOwner& image, std::int64_t file_bytes) {
+  if (!image) require_memory(kHeaderBytes + file_bytes);
   CARAVAN_CHECK(image, InputError,
                 "the {} image is truncated or damaged: its header cannot be read",
                 container_name(container));
@@ -60,14 +65,44 @@ Opened open(std::span<const std::byte> bytes, const DecodeLimits& limits) {
     case Container::kTiff: break;
   }
   opened.image = open_vips(opened.container, bytes);
-  check_header(opened.container, opened.image);
+  check_header(opened.container, opened.image, std::ssize(bytes));
   if (!opened.frame) opened.size = {opened.image.get()->Xsize, opened.image.get()->Ysize};
   check();
   return opened;
 }
 
-/// All pixels of `image`, as they are stored.
-RgbImage read_pixels(Container container, VipsImage* image) {
+/// What the decoder of a container holds of a whole image, in bytes per pixel.
+std::int64_t whole_image_bytes(Container container, VipsImage* image) {
+  const auto stored = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(image));
+  const bool in_passes = vips_image_get_typeof(image, "interlaced") != 0 ||
+                         vips_image_get_typeof(image, "jpeg-multiscan") != 0;
+  switch (container) {
+    case Container::kJpeg: return in_passes ? 2 * stored : 0;  // coefficients of two bytes
+    case Container::kPng: return in_passes ? stored : 0;
+    case Container::kWebp: return 12;  // the frame, the canvas, and what lossless coding refers to
+    case Container::kGif: return 8;    // the frame, and the canvas
+    case Container::kTiff: return 2 * stored;  // all may be one strip, twice
+    case Container::kBmp: break;
+  }
+  return 0;
+}
+
+/// About what `decode` takes at most.
+std::int64_t decode_bytes(const Opened& opened) {
+  constexpr std::int64_t kRgbTwice = 6;  // as stored and upright
+  const auto [width, height] = opened.size;
+  if (!opened.image) return width * height * kRgbTwice;
+  // Of the strips that are decoded one after the other, each step of the work holds one.
+  constexpr std::int64_t kStrips = 4;
+  const auto stored = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(opened.image.get()));
+  const std::int64_t strips = kStrips * width * std::min<std::int64_t>(height, kStripRows) * stored;
+  return width * height * (whole_image_bytes(opened.container, opened.image.get()) + kRgbTwice) +
+         strips;
+}
+
+/// All pixels of the image, as they are stored.
+RgbImage read_pixels(const Opened& opened) {
+  VipsImage* const image = opened.image.get();
   RgbImage rgb{image->Xsize, image->Ysize, {}};
   rgb.pixels.resize(checked_cast<std::size_t>(rgb.width * rgb.height * 3));
   const auto row_bytes = static_cast<std::size_t>(rgb.width * 3);
@@ -77,33 +112,31 @@ RgbImage read_pixels(Container container, VipsImage* image) {
     row_to_rgb(colours.get(), samples, std::span(rgb.pixels).subspan(begin, row_bytes));
   };
   std::int64_t row_failed = 0;
-  CARAVAN_CHECK(colours && for_each_row(colours.get(), convert, &row_failed), InputError,
-                "the {} image is truncated or damaged: of {} x {} pixels, those from row {} on "
-                "cannot be decoded",
-                container_name(container), rgb.width, rgb.height, row_failed);
-  return rgb;
+  if (colours && for_each_row(colours.get(), convert, &row_failed)) return rgb;
+  rgb.pixels = {};
+  require_memory(decode_bytes(opened));
+  throw InputError(
+      fmt::format("the {} image is truncated or damaged: of {} x {} pixels, those from row {} on "
+                  "cannot be decoded",
+                  container_name(opened.container), rgb.width, rgb.height, row_failed));
 }
 
 }  // namespace
 
 ImageHeader read_header(std::span<const std::byte> bytes, const DecodeLimits& limits) {
   const Opened opened = open(bytes, limits);
-  ImageHeader header{opened.size.width, opened.size.height, 0};
-  std::int64_t decoder_bytes = 1;
-  if (opened.image) {
-    decoder_bytes = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(opened.image.get()));
-    const bool lies = !opened.frame && swaps_sides(vips_image_get_orientation(opened.image.get()));
-    if (lies) std::swap(header.width, header.height);
-  }
-  constexpr std::int64_t kRgbTwice = 6;  // as stored and upright
-  header.decode_bytes = header.width * header.height * (decoder_bytes + kRgbTwice);
+  ImageHeader header{opened.size.width, opened.size.height, decode_bytes(opened)};
+  const bool lies =
+      opened.image && !opened.frame && swaps_sides(vips_image_get_orientation(opened.image.get()));
+  if (lies) std::swap(header.width, header.height);
   return header;
 }
 
 RgbImage decode(std::span<const std::byte> bytes, const DecodeLimits& limits) {
   const Opened opened = open(bytes, limits);
   if (!opened.image) return decode_bmp(bytes);
-  RgbImage rgb = read_pixels(opened.container, opened.image.get());
+  require_memory(decode_bytes(opened));  // some libraries end the process when they get none
+  RgbImage rgb = read_pixels(opened);
   if (opened.frame) return on_screen(*opened.frame, std::move(rgb));
   return upright(std::move(rgb), vips_image_get_orientation(opened.image.get()));
 }

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base64.h"
 #include "caravan/core/checked_cast.h"
@@ -121,6 +122,32 @@ bool is_below(const std::string& root, const std::string& path) {
   return path == root || path.starts_with(root + "/");
 }
 
+/// Whether the error says something of a file and the way to it. Any other is of the file system or
+/// of this process, and may be gone the next time.
+bool is_of_the_file(int number) {
+  switch (number) {
+    case EACCES:
+    case EINVAL:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOENT:
+    case ENOTDIR:
+    case ENXIO:
+    case EPERM:
+    case EXDEV: return true;
+    default: return false;
+  }
+}
+
+[[noreturn]] void refuse_to_open(const std::string& path, int number, const std::string& where) {
+  CARAVAN_CHECK(is_of_the_file(number), IoError,
+                "the image file {} cannot be opened: {}. Finished records are kept: run the same "
+                "command again",
+                log::escape_line(path), error_text(number));
+  throw InputError(fmt::format("the image file cannot be opened: {}{}", error_text(number), where));
+}
+
 const char* kind_text(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a named pipe";
@@ -137,8 +164,9 @@ std::string describe_source(std::string_view url) {
                      url.size());
 }
 
-ImageSource::ImageSource(const std::string& media_root, std::int64_t max_bytes)
-    : max_bytes_(max_bytes) {
+ImageSource::ImageSource(const std::string& media_root, std::int64_t max_bytes,
+                         io::InputFile::ReadFunction read)
+    : max_bytes_(max_bytes), read_(std::move(read)) {
   CARAVAN_ASSERT(max_bytes > 0, "limit of {} bytes", max_bytes);
   if (media_root.empty()) return;
   const std::optional<std::string> folder = canonical(media_root);
@@ -180,10 +208,8 @@ std::string ImageSource::canonical_below_root(const std::string& path) const {
   const std::optional<std::string> real = canonical(full);
   const int number = errno;
   // Only for what would lie inside: whether something outside exists is nobody's business.
-  const bool is_missing_inside = !real && is_below(media_root_, lexically_normal(full));
-  CARAVAN_CHECK(!is_missing_inside, InputError,
-                "the image file cannot be opened: {} (media root: {}/)", error_text(number),
-                media_root_);
+  if (!real && is_below(media_root_, lexically_normal(full)))
+    refuse_to_open(path, number, fmt::format(" (media root: {}/)", media_root_));
   CARAVAN_CHECK(real && is_below(media_root_, *real), InputError,
                 "the image file is not below the media root {}/: move it there, or run with "
                 "another --media-root",
@@ -192,26 +218,19 @@ std::string ImageSource::canonical_below_root(const std::string& path) const {
 }
 
 std::vector<std::byte> ImageSource::read_file(const std::string& path) const {
-  const io::FileDescriptor file = open_below(root_.get(), canonical_below_root(path));
-  CARAVAN_CHECK(file, InputError, "the image file cannot be opened: {}", error_text(errno));
+  const std::string below_root = canonical_below_root(path);
+  io::FileDescriptor file = open_below(root_.get(), below_root);
+  if (!file) refuse_to_open(path, errno, "");
   struct stat status = {};
-  CARAVAN_CHECK(::fstat(file.get(), &status) == 0, InputError,
-                "the image file cannot be queried: {}", error_text(errno));
+  CARAVAN_CHECK(::fstat(file.get(), &status) == 0, IoError,
+                "the image file {} cannot be queried: {}", log::escape_line(path),
+                error_text(errno));
   CARAVAN_CHECK(S_ISREG(status.st_mode), InputError, "expected an image file, found {}",
                 kind_text(status.st_mode));
   CARAVAN_CHECK(status.st_size <= max_bytes_, InputError, "the image has {} bytes, the limit is {}",
                 status.st_size, max_bytes_);
   std::vector<std::byte> bytes(checked_cast<std::size_t>(status.st_size));
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    CARAVAN_CHECK(count >= 0, InputError, "the image file cannot be read at byte {}: {}", done,
-                  error_text(errno));
-    CARAVAN_CHECK(count > 0, InputError, "the image file ended at byte {} of {} while it was read",
-                  done, bytes.size());
-    done += static_cast<std::size_t>(count);
-  }
+  io::InputFile(log::escape_line(path), std::move(file), read_).read(0, bytes);
   return bytes;
 }
 

@@ -1,5 +1,6 @@
 #include "caravan/image/pipeline.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -38,15 +39,21 @@ struct Result {
   std::string content_hash;
 };
 
-/// Runs `work` and turns what it throws into a result.
+/// Runs `work` for the image at `url` and turns what it throws into a result.
 template <typename Work>
-Result result_of(const Work& work) {
+Result result_of(const std::string& url, const Work& work) {
   try {
     return {work(), "", nullptr, ""};
   } catch (const InputError& error) {
     return {nullptr, error.what(), nullptr, ""};
   } catch (const std::bad_alloc&) {
-    return {nullptr, "there is not enough memory to decode the image", nullptr, ""};
+    // What a record is answered never depends on the memory of the machine.
+    return {nullptr, "",
+            std::make_exception_ptr(ConfigError(fmt::format(
+                "image {}: there is not enough memory to decode it. Use a node with more memory, "
+                "or fewer ranks on each, or lower --max-image-pixels",
+                describe_source(url)))),
+            ""};
   } catch (...) {
     return {nullptr, "", std::current_exception(), ""};
   }
@@ -200,7 +207,7 @@ class ImagePipeline::State {
   void prepare(Ticket ticket, const std::string& url, const ImageSource& source) {
     std::vector<std::byte> bytes;
     std::string hash;
-    const Result failure = result_of([&]() -> ImagePointer {
+    const Result failure = result_of(url, [&]() -> ImagePointer {
       bytes = source.read(url);
       hash = content_hash(bytes);
       return nullptr;
@@ -219,7 +226,7 @@ class ImagePipeline::State {
     }
     ++counts_.decoded;
     lock.unlock();
-    Result result = result_of([&] { return decode_in_turn(bytes, hash); });
+    Result result = result_of(url, [&] { return decode_in_turn(bytes, hash); });
     result.content_hash = hash;
     lock.lock();
     if (result.image) keep(result.image);
@@ -243,11 +250,21 @@ class ImagePipeline::State {
   }
 
   /// Waits until the memory that decoding takes is there; an image larger than all of it goes
-  /// alone.
+  /// alone. So does, once more, one that failed: others may have had the memory that it needed.
   ImagePointer decode_in_turn(const std::vector<std::byte>& bytes, const std::string& hash) {
-    const DecodeTurn turn(*this, read_header(bytes, limits_).decode_bytes);
-    return std::make_shared<const PreparedImage>(
-        prepare_tiles(decode(bytes, limits_), hash, tiling_));
+    const std::int64_t memory = read_header(bytes, limits_).decode_bytes;
+    const auto prepare = [&] {
+      return std::make_shared<const PreparedImage>(
+          prepare_tiles(decode(bytes, limits_), hash, tiling_));
+    };
+    try {
+      const DecodeTurn turn(*this, memory);
+      return prepare();
+    } catch (const InputError&) {
+    } catch (const std::bad_alloc&) {
+    }
+    const DecodeTurn turn(*this, std::max(memory, options_.max_decode_bytes));
+    return prepare();
   }
 
   class DecodeTurn {

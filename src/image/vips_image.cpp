@@ -13,7 +13,6 @@ namespace {
 constexpr const char* kLoaders[] = {"VipsForeignLoadJpeg", "VipsForeignLoadPng",
                                     "VipsForeignLoadWebp", "VipsForeignLoadNsgif",
                                     "VipsForeignLoadTiff"};
-constexpr int kStripRows = 64;
 
 // libvips itself is global to a process and cannot be started twice.
 std::once_flag g_vips_started;

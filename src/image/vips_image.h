@@ -37,6 +37,9 @@ void start_vips();
 /// BMP. Null if libvips refuses it.
 VipsOwner open_vips(Container container, std::span<const std::byte> bytes);
 
+/// Rows that are decoded at a time.
+inline constexpr int kStripRows = 64;
+
 /// Calls `use` for every row from the top, with its samples. False if decoding failed: `row_failed`
 /// is then the first row that is missing, to the nearest strip.
 bool for_each_row(VipsImage* image, const std::function<void(std::int64_t, const void*)>& use,

@@ -44,12 +44,14 @@ void FileDescriptorTraits::release(Handle handle) noexcept {
 
 InputFile::InputFile(std::string path) : InputFile(std::move(path), ::pread) {}
 
-InputFile::InputFile(std::string path, ReadFunction read) : InputFile(path, open_to_read(path)) {
-  read_ = std::move(read);
-}
+InputFile::InputFile(std::string path, ReadFunction read)
+    : InputFile(path, open_to_read(path), std::move(read)) {}
 
 InputFile::InputFile(std::string path, FileDescriptor descriptor)
-    : path_(std::move(path)), read_(::pread), descriptor_(std::move(descriptor)) {
+    : InputFile(std::move(path), std::move(descriptor), ::pread) {}
+
+InputFile::InputFile(std::string path, FileDescriptor descriptor, ReadFunction read)
+    : path_(std::move(path)), read_(std::move(read)), descriptor_(std::move(descriptor)) {
   struct stat status = {};
   CARAVAN_CHECK(::fstat(descriptor_.get(), &status) == 0, MissingInputError, "cannot query {}: {}",
                 path_, error_text(errno));

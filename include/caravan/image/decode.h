@@ -30,15 +30,16 @@ struct RgbImage {
 struct ImageHeader {
   std::int64_t width = 0;  // as `decode` gives it: upright
   std::int64_t height = 0;
-  std::int64_t decode_bytes = 0;  // about how much memory `decode` takes at most
+  std::int64_t decode_bytes = 0;  // how much memory `decode` takes at most, to a few MiB
 };
 
-/// Decodes no pixels. @throws InputError as `decode` does for what the header shows.
+/// Decodes no pixels. @throws as `decode` does, for what the header shows.
 ImageHeader read_header(std::span<const std::byte> bytes, const DecodeLimits& limits);
 
 /// Same bytes, same pixels, on every machine with the same libraries. Safe to call from several
 /// threads at once; each call works in its own thread only.
-/// @throws InputError if the bytes are no image of a known format, too large, truncated or damaged.
+/// @throws InputError if the bytes are no image of a known format, too large, truncated or damaged;
+///         std::bad_alloc if the memory is not there.
 RgbImage decode(std::span<const std::byte> bytes, const DecodeLimits& limits);
 
 }  // namespace caravan::image

@@ -6,6 +6,8 @@
 // file:// URI. Nothing outside of that folder can be read, whether by `..`, by links or through
 // devices and pipes. There is no network. Leaves out: what the bytes mean (decode.h).
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,10 +23,13 @@ class ImageSource {
   /// @param media_root  a folder; empty: files are refused, data URIs alone are accepted.
   /// @param max_bytes   longest image, checked before it is read or decoded from base64.
   /// @throws MissingInputError if `media_root` is not a folder that can be opened.
-  ImageSource(const std::string& media_root, std::int64_t max_bytes);
+  /// @param read        reads files: pread(2), or a stand-in in tests.
+  ImageSource(const std::string& media_root, std::int64_t max_bytes,
+              io::InputFile::ReadFunction read = ::pread);
 
   /// The bytes of the image. Safe to call from several threads at once.
-  /// @throws InputError for every fault: each belongs to the record that names the image.
+  /// @throws InputError for every fault that belongs to the record that names the image; IoError if
+  ///         the file system fails, or the process has no descriptor left.
   std::vector<std::byte> read(std::string_view url) const;
 
  private:
@@ -34,6 +39,7 @@ class ImageSource {
   std::string media_root_;  // without links, no slash at its end
   io::FileDescriptor root_;
   std::int64_t max_bytes_;
+  io::InputFile::ReadFunction read_;
 };
 
 /// `url` for messages: a path as it is, of a data URI only its length; short, without control

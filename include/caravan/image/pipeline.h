@@ -65,7 +65,7 @@ class ImagePipeline {
 
   /// Waits until the image is prepared. Each ticket can be taken once.
   /// @throws InternalError if `ticket` is unknown or taken; what the preparation threw if that was
-  ///         no fault of the image.
+  ///         no fault of the image: ConfigError for want of memory, IoError as ImageSource::read.
   ImageOutcome take(Ticket ticket);
   /// As `take`; nothing if the image is not prepared yet.
   std::optional<ImageOutcome> try_take(Ticket ticket);

@@ -35,6 +35,7 @@ class InputFile {
   InputFile(std::string path, ReadFunction read);
   /// A file that is open already, named `path` in messages.
   InputFile(std::string path, FileDescriptor descriptor);
+  InputFile(std::string path, FileDescriptor descriptor, ReadFunction read);
 
   const std::string& path() const { return path_; }
   /// Bytes of the file when it was opened.

@@ -1,8 +1,10 @@
 #include "caravan/image/image_source.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -174,6 +176,34 @@ TEST(ImageSource, DescribesAddressesInOneShortLine) {
   EXPECT_EQ(describe_source("data:image/png;base64,TWFu"), "data: URI of 26 characters");
   EXPECT_EQ(describe_source("a\nb.png"), "a\\nb.png");
   EXPECT_LT(describe_source(std::string(100000, 'x')).size(), 300U);
+}
+
+// What may be gone the next time must not become an answer.
+TEST(ImageFile, ThatTheFileSystemCannotReadIsNoFaultOfTheRecord) {
+  const test::TemporaryFolder folder;
+  folder.write("a.png", "content");
+  const ImageSource failing(folder.path(), 1000, [](int, void*, std::size_t, off_t) -> ssize_t {
+    errno = EIO;
+    return -1;
+  });
+  expect_error<IoError>([&] { failing.read("a.png"); }, "a.png at byte 0 failed");
+  const ImageSource shortened(folder.path(), 1000,
+                              [](int, void*, std::size_t, off_t) -> ssize_t { return 0; });
+  expect_error<IoError>([&] { shortened.read("a.png"); }, "the file was truncated");
+}
+
+TEST(ImageFile, WithoutADescriptorLeftIsNoFaultOfTheRecord) {
+  const test::TemporaryFolder folder;
+  folder.write("a.png", "content");
+  const ImageSource source(folder.path(), 1000);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  expect_error<IoError>([&] { source.read("a.png"); },
+                        "the image file a.png cannot be opened: Too many open files");
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(text_of(source.read("a.png")), "content");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <future>
 #include <string>
@@ -91,6 +92,18 @@ TEST(ImagePipeline, TellsWhetherTheBytesOfAFailureWereRead) {
   EXPECT_FALSE(text.image);
   const std::string file = test::read_whole(pictures() + "/expected.json");
   EXPECT_EQ(text.content_hash, content_hash(std::as_bytes(std::span(file.data(), file.size()))));
+}
+
+TEST(ImagePipeline, ThrowsWhatIsNoFaultOfTheImage) {
+  std::vector<ImageSource> sources;
+  sources.emplace_back(pictures(), 1 << 20, [](int, void*, std::size_t, off_t) -> ssize_t {
+    errno = EIO;
+    return -1;
+  });
+  ImagePipeline pipeline(std::move(sources), {}, small_tiles(), {});
+  test::expect_error<IoError>([&] { pipeline.take(pipeline.submit("rgb.png")); },
+                              "rgb.png at byte 0 failed");
+  EXPECT_EQ(pipeline.ahead_bytes(), 0);
 }
 
 TEST(ImagePipeline, FindsImagesThatAreStillHeld) {
