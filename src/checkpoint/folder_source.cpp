@@ -17,7 +17,7 @@
 #include "source_text.h"
 #include "text_files.h"
 #include "vision_tensors.h"
-#include "weight_files.h"
+#include "weight_tensors.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -39,14 +39,8 @@ fs::path parent(const fs::path& folder) {
   return (absolute.has_filename() ? absolute : absolute.parent_path()).parent_path();
 }
 
-// "original" (Meta's form beside the Hugging Face one) and torchtune's "epoch_0" name no model.
-bool is_part_of_model(const fs::path& folder) {
-  const std::string name = folder_name(folder);
-  return name == "original" || name.starts_with("epoch_");
-}
-
 std::string model_name(const fs::path& folder) {
-  return is_part_of_model(folder) ? folder_name(parent(folder)) : folder_name(folder);
+  return is_part_of_model(folder_name(folder)) ? folder_name(parent(folder)) : folder_name(folder);
 }
 
 // Where files of the model may lie. Meta puts the tokenizer of several models beside their folders;
@@ -54,7 +48,7 @@ std::string model_name(const fs::path& folder) {
 std::vector<fs::path> places_of(const WeightFiles& weights, NameStyle style) {
   std::vector<fs::path> places = {weights.folder};
   if (weights.layout == WeightFiles::Layout::kModelParallel || style == NameStyle::kTorchtune ||
-      is_part_of_model(weights.folder))
+      weights.from_training || is_part_of_model(folder_name(weights.folder)))
     places.push_back(parent(weights.folder));
   return places;
 }
@@ -112,6 +106,7 @@ class FolderSource {
       : path_(path), options_(options), weights_(find_weight_files(path)) {}
 
   Source open() {
+    check_description();
     std::vector<std::vector<SourceTensor>> files = read_weight_files(source_, weights_);
     style_ = recognise_names(files);
     places_ = places_of(weights_, style_);
@@ -135,6 +130,25 @@ class FolderSource {
 
  private:
   ModelDescription& description() { return source_.description; }
+
+  // What describes the model says more about a foreign one than its tensors do, so it comes first.
+  void check_description() const {
+    const fs::path& folder = weights_.folder;
+    CARAVAN_CHECK(find_file({folder}, "hf_quant_config.json").empty(), InputError,
+                  "{} holds a model quantized by NVIDIA's ModelOpt (hf_quant_config.json); convert "
+                  "the unquantized model or a GGUF of it",
+                  folder.string());
+    const bool is_meta = weights_.layout == WeightFiles::Layout::kModelParallel;
+    const fs::path file =
+        find_file(places_of(weights_, NameStyle::kHuggingFace), is_meta ? kMetaConfig : kHfConfig);
+    if (file.empty()) return;
+    const std::string text = read_small_file(file, kMaxConfigBytes);
+    if (is_meta) {
+      parse_meta_params(text, file.string());
+    } else {
+      parse_hf_config(text, file.string());
+    }
+  }
 
   // Meta's weights are described by Meta's file where both are there.
   fs::path find_config() const {

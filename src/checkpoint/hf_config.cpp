@@ -55,13 +55,22 @@ void check_architecture(const JsonReader& json, const std::string& type) {
   }
 }
 
-// Of the part that describes the decoder.
-void check_supported(const JsonReader& json) {
-  if (const auto quantization = json.object("quantization_config")) {
+// MLX names no method, under the one key or the other.
+void refuse_quantized(const JsonReader& json) {
+  for (const char* key : {"quantization_config", "quantization"}) {
+    const auto quantization = json.object(key);
+    if (!quantization) continue;
+    const bool is_mlx = quantization->has("group_size") && quantization->has("bits");
     throw InputError(fmt::format(
         "{}: the checkpoint is quantized ({}); convert the unquantized model or a GGUF of it",
-        json.where(), quantization->text("quant_method").value_or("unknown method")));
+        json.where(),
+        quantization->text("quant_method").value_or(is_mlx ? "MLX" : "unknown method")));
   }
+}
+
+// Of the part that describes the decoder.
+void check_supported(const JsonReader& json) {
+  refuse_quantized(json);
   const std::string activation = json.text("hidden_act").value_or("silu");
   CARAVAN_CHECK(activation == "silu" || activation == "swish", InputError,
                 "{}: hidden_act is \"{}\", expected \"silu\"", json.where(), activation);

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <optional>
 #include <regex>
 #include <set>
-#include <span>
 #include <utility>
 
-#include "caravan/checkpoint/pth.h"
-#include "caravan/checkpoint/safetensors.h"
 #include "caravan/core/error.h"
+#include "caravan/core/log.h"
 #include "json_reader.h"
 #include "source_parts.h"
 
@@ -27,15 +23,19 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMaxIndexBytes = 100'000'000;
 constexpr std::size_t kMaxShares = 16;  // model-parallel files of the largest release
 constexpr const char* kUnnumbered = "consolidated.pth";
+constexpr const char* kOriginal = "original";
 
-// Members of a numbered set: "model-00001-of-00004.safetensors", torchtune's "hf_model_0001_2.pt".
+// Members of a numbered set: "model-00001-of-00004.safetensors".
 std::regex numbered_name() {
   return std::regex(R"((.+)-(\d{5})-of-(\d{5})\.(safetensors|bin|pt))");
 }
-// torchtune: kind, part (only hf_model) and epoch.
+// torchtune: kind, part (only hf_model), epoch and extension, as "hf_model_0001_2.pt".
 std::regex tune_name() {
-  return std::regex(R"((torchtune_model|meta_model|hf_model)(?:_(\d{4}))?_(\d{1,6})\.(?:pt|bin))");
+  return std::regex(
+      R"((torchtune_model|meta_model|hf_model)(?:_(\d{4}))?_(\d{1,6})\.(pt|bin|safetensors))");
 }
+// torchtune: a folder for each time that it saved the model.
+std::regex training_folder() { return std::regex(R"((epoch|step)_(\d{1,9}))"); }
 
 std::vector<std::string> file_names(const fs::path& folder) {
   std::vector<std::string> names;
@@ -61,31 +61,10 @@ WeightFiles files_of(const fs::path& folder, const std::vector<std::string>& nam
   return weights;
 }
 
-/// Shard of each tensor, from an index file.
-std::map<std::string, std::string> read_index(const fs::path& path) {
-  const Json parsed = JsonReader::parse(read_small_file(path, kMaxIndexBytes), path.string());
-  const JsonReader json(parsed, path.string());
-  const Json* weight_map = json.find("weight_map");
-  CARAVAN_CHECK(weight_map != nullptr && weight_map->is_object() && !weight_map->empty(),
-                InputError, "{}: \"weight_map\" must name the file of each tensor", path.string());
-  std::map<std::string, std::string> shards;
-  for (const auto& [tensor, value] : weight_map->items()) {
-    CARAVAN_CHECK(value.is_string(), InputError, "{}: the file of tensor \"{}\" is not a text",
-                  path.string(), tensor);
-    const auto file = value.get<std::string>();
-    // A downloaded index must not lead out of its folder.
-    CARAVAN_CHECK(!file.empty() && file != ".." && fs::path(file).filename() == file, InputError,
-                  "{}: the file of tensor \"{}\" is \"{}\", expected a name in the same folder",
-                  path.string(), tensor, file);
-    shards[tensor] = file;
-  }
-  return shards;
-}
-
 WeightFiles indexed_files(const fs::path& folder, const std::vector<std::string>& names,
                           const std::string& index) {
   std::set<std::string> files;
-  for (const auto& [tensor, file] : read_index(folder / index)) files.insert(file);
+  for (const auto& [tensor, file] : read_weight_index(folder / index)) files.insert(file);
   std::vector<std::string> missing;
   for (const std::string& file : files) {
     if (!contains(names, file)) missing.push_back(file);
@@ -150,23 +129,26 @@ std::optional<WeightFiles> numbered_files(const fs::path& folder,
   return files_of(folder, {members.begin(), members.end()});
 }
 
-// torchtune's own names; the newest epoch.
-std::optional<WeightFiles> tune_files(const fs::path& folder,
-                                      const std::vector<std::string>& names) {
-  std::map<int, std::vector<std::string>> epochs;
+// torchtune's own names: the newest epoch of each kind.
+std::vector<WeightFiles> tune_files(const fs::path& folder, const std::vector<std::string>& names) {
+  std::map<std::string, std::map<int, std::vector<std::string>>> kinds;
   for (const std::string& name : names) {
     std::smatch match;
-    if (std::regex_match(name, match, tune_name())) epochs[std::stoi(match.str(3))].push_back(name);
+    if (std::regex_match(name, match, tune_name()))
+      kinds[match.str(1)][std::stoi(match.str(3))].push_back(name);
   }
-  if (epochs.empty()) return std::nullopt;
-  return files_of(folder, epochs.rbegin()->second);
+  std::vector<WeightFiles> found;
+  for (const auto& [kind, epochs] : kinds) {
+    found.push_back(files_of(folder, epochs.rbegin()->second));
+    found.back().from_training = true;
+  }
+  return found;
 }
 
-// The only file that can hold weights.
-std::optional<WeightFiles> single_file(const fs::path& folder,
-                                       const std::vector<std::string>& names) {
-  static constexpr std::array<std::string_view, 6> kOthers = {
-      "adapter", "optimizer", "training_args", "scheduler", "rng_state", "recipe_state"};
+/// Files that may hold weights, by their names.
+std::vector<std::string> weight_like(const std::vector<std::string>& names) {
+  static constexpr std::array<std::string_view, 5> kOthers = {
+      "optimizer", "training_args", "scheduler", "rng_state", "recipe_state"};
   std::vector<std::string> found;
   for (const std::string& name : names) {
     const bool other = std::any_of(kOthers.begin(), kOthers.end(), [&](std::string_view prefix) {
@@ -175,6 +157,14 @@ std::optional<WeightFiles> single_file(const fs::path& folder,
     if (!other && has_extension(name, {".safetensors", ".bin", ".pt", ".pth"}))
       found.push_back(name);
   }
+  return found;
+}
+
+// The only file that can hold weights.
+std::optional<WeightFiles> single_file(const fs::path& folder,
+                                       const std::vector<std::string>& names) {
+  std::vector<std::string> found = weight_like(names);
+  std::erase_if(found, [](const std::string& name) { return name.starts_with("adapter"); });
   if (found.empty()) return std::nullopt;
   CARAVAN_CHECK(found.size() == 1, InputError,
                 "{} holds several files that may be weights ({}); name the one to convert",
@@ -182,20 +172,32 @@ std::optional<WeightFiles> single_file(const fs::path& folder,
   return files_of(folder, found);
 }
 
-// torchtune's "epoch_3"; the newest.
-std::optional<fs::path> newest_epoch(const fs::path& folder,
-                                     const std::vector<std::string>& names) {
-  static constexpr std::string_view kPrefix = "epoch_";
-  int newest = -1;
+// "epoch_3" and "step_200": the newest of each kind.
+std::vector<fs::path> newest_training_folders(const fs::path& folder,
+                                              const std::vector<std::string>& names) {
+  std::map<std::string, std::pair<int, std::string>> newest;
   for (const std::string& name : names) {
-    int number = 0;
-    const char* end = name.data() + name.size();
-    if (!name.starts_with(kPrefix) || !fs::is_directory(folder / name)) continue;
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end) newest = std::max(newest, number);
+    std::smatch match;
+    if (!std::regex_match(name, match, training_folder()) || !fs::is_directory(folder / name))
+      continue;
+    const std::pair<int, std::string> entry = {std::stoi(match.str(2)), name};
+    const auto known = newest.emplace(match.str(1), entry).first;
+    known->second = std::max(known->second, entry);
   }
-  if (newest < 0) return std::nullopt;
-  return folder / fmt::format("{}{}", kPrefix, newest);
+  std::vector<fs::path> found;
+  for (const auto& [kind, entry] : newest) found.push_back(folder / entry.second);
+  return found;
+}
+
+/// Folders in `folder` that look like models.
+std::vector<std::string> model_folders(const fs::path& folder,
+                                       const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (fs::exists(folder / name / "config.json") || fs::exists(folder / name / "params.json"))
+      found.push_back(name);
+  }
+  return found;
 }
 
 [[noreturn]] void refuse_without_weights(const fs::path& folder,
@@ -214,6 +216,11 @@ std::optional<fs::path> newest_epoch(const fs::path& folder,
                   "{} is a folder with GGUF files; name the file, as {}", folder.string(),
                   (folder / name).string());
   }
+  if (const auto folders = model_folders(folder, names); !folders.empty()) {
+    throw InputError(fmt::format("{} holds no weights, but folders of models ({}); name one, as {}",
+                                 folder.string(), fmt::join(folders, ", "),
+                                 (folder / folders.back()).string()));
+  }
   throw InputError(fmt::format(
       "{} holds no weights: expected model.safetensors or model.safetensors.index.json (Hugging "
       "Face), pytorch_model.bin, consolidated.00.pth or consolidated.pth (Meta), torchtune's "
@@ -222,20 +229,73 @@ std::optional<fs::path> newest_epoch(const fs::path& folder,
       folder.string()));
 }
 
-WeightFiles find_in_folder(const fs::path& folder) {
-  const std::vector<std::string> names = file_names(folder);
-  if (contains(names, "model.safetensors")) return files_of(folder, {"model.safetensors"});
+// The forms in which a model is published. Where there are several, they are the same model.
+std::optional<WeightFiles> published_files(const fs::path& folder,
+                                           const std::vector<std::string>& names) {
   static constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
   static constexpr const char* kPickleIndex = "pytorch_model.bin.index.json";
+  if (contains(names, "model.safetensors")) return files_of(folder, {"model.safetensors"});
   if (contains(names, kSafetensorsIndex)) return indexed_files(folder, names, kSafetensorsIndex);
-  if (auto found = model_parallel_files(folder, names)) return *std::move(found);
+  if (auto found = model_parallel_files(folder, names)) return found;
   if (contains(names, kPickleIndex)) return indexed_files(folder, names, kPickleIndex);
   if (contains(names, "pytorch_model.bin")) return files_of(folder, {"pytorch_model.bin"});
-  if (auto found = numbered_files(folder, names)) return *std::move(found);
-  if (auto found = tune_files(folder, names)) return *std::move(found);
-  if (auto found = single_file(folder, names)) return *std::move(found);
-  if (const auto epoch = newest_epoch(folder, names)) return find_in_folder(*epoch);
-  refuse_without_weights(folder, names);
+  return std::nullopt;
+}
+
+bool is_published_name(const std::string& name) {
+  static const std::regex form(
+      R"((model|pytorch_model|consolidated)(-\d{5}-of-\d{5})?\.(safetensors|bin|pth))");
+  return is_meta_name(name) || std::regex_match(name, form);
+}
+
+std::vector<std::string> others_than(const WeightFiles& published,
+                                     const std::vector<std::string>& names) {
+  std::vector<std::string> others;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(others), [&](const auto& name) {
+    const fs::path file = published.folder / name;
+    return !is_published_name(name) &&
+           std::find(published.files.begin(), published.files.end(), file) == published.files.end();
+  });
+  return others;
+}
+
+// A base model may lie beside what was made of it: only the user knows which is meant.
+void refuse_several(const fs::path& folder, const std::vector<WeightFiles>& found) {
+  if (found.size() < 2) return;
+  std::vector<std::string> listed;
+  for (const WeightFiles& weights : found)
+    listed.push_back(weights.files.front().lexically_relative(folder).string());
+  throw InputError(fmt::format("{} holds more than one model ({}); name the one to convert",
+                               folder.string(), fmt::join(listed, ", ")));
+}
+
+WeightFiles find_in_folder(const fs::path& folder) {
+  const std::vector<std::string> names = file_names(folder);
+  std::vector<WeightFiles> found;
+  std::vector<std::string> others = names;
+  if (auto published = published_files(folder, names)) {
+    others = others_than(*published, names);
+    found.push_back(*std::move(published));
+  }
+  const bool is_published = !found.empty();
+  if (auto numbered = numbered_files(folder, others)) found.push_back(*std::move(numbered));
+  for (WeightFiles& tuned : tune_files(folder, others)) found.push_back(std::move(tuned));
+  if (found.empty()) {
+    if (auto single = single_file(folder, others)) found.push_back(*std::move(single));
+  }
+  for (const fs::path& trained : newest_training_folders(folder, names)) {
+    found.push_back(find_in_folder(trained));
+    found.back().from_training = true;
+  }
+  // Meta's form beside the Hugging Face one, which may not have been fetched.
+  if (!is_published && contains(names, kOriginal) && fs::is_directory(folder / kOriginal))
+    found.push_back(find_in_folder(folder / kOriginal));
+  refuse_several(folder, found);
+  if (found.empty()) refuse_without_weights(folder, names);
+  if (const auto left = weight_like(others); is_published && !left.empty())
+    log::warning("{} also holds {}, which is not converted", folder.string(),
+                 fmt::join(left, ", "));
+  return found.front();
 }
 
 // All members of the set that a named file belongs to.
@@ -251,6 +311,14 @@ WeightFiles find_by_file(const fs::path& file) {
     return *model_parallel_files(folder, names);
   }
   std::smatch match;
+  if (std::regex_match(name, match, tune_name())) {
+    std::erase_if(names, [&](const std::string& other) {
+      std::smatch of_other;
+      return !std::regex_match(other, of_other, tune_name()) || of_other.str(1) != match.str(1) ||
+             of_other.str(3) != match.str(3) || of_other.str(4) != match.str(4);
+    });
+    return tune_files(folder, names).front();
+  }
   if (!std::regex_match(name, match, numbered_name())) return files_of(folder, {name});
   std::vector<std::string> like;
   for (const std::string& other : names) {
@@ -261,120 +329,35 @@ WeightFiles find_by_file(const fs::path& file) {
   return *numbered_files(folder, like);
 }
 
-enum class FileKind { kSafetensors, kTorchArchive };
-
-FileKind file_kind(io::InputFile& file) {
-  std::array<char, 4> head{};
-  const auto count = std::min<std::int64_t>(file.size(), std::ssize(head));
-  file.read(0, std::as_writable_bytes(std::span(head)).first(static_cast<std::size_t>(count)));
-  const std::string_view text(head.data(), head.size());
-  if (text == "PK\x03\x04") return FileKind::kTorchArchive;
-  if (file.path().ends_with(".safetensors")) return FileKind::kSafetensors;
-  CARAVAN_CHECK(head[0] != '\x80', InputError,
-                "{} is in the form that torch.save wrote before PyTorch 1.6; load and save it with "
-                "a newer PyTorch, or take the safetensors form of the model",
-                file.path());
-  throw InputError(fmt::format(
-      "{} is no file that torch.save wrote (its first bytes differ): the download is incomplete",
-      file.path()));
-}
-
-// Adapters and quantized models have tensors under telling names.
-void refuse_by_name(const std::string& name, const std::string& path) {
-  CARAVAN_CHECK(name.find(".lora_") == std::string::npos, InputError,
-                "{} holds a LoRA adapter ({}) and not a model; merge it into its base model first",
-                path, name);
-  CARAVAN_CHECK(!has_extension(name, {".qweight", ".qzeros", ".g_idx", ".absmax", ".SCB"}),
-                InputError,
-                "{} holds weights quantized by GPTQ, AWQ or bitsandbytes ({}); convert the "
-                "unquantized model or a GGUF of it",
-                path, name);
-}
-
-bool is_ignored(const std::string& name) {
-  return is_ignored_tensor(name, NameStyle::kHuggingFace) ||
-         is_ignored_tensor(name, NameStyle::kMeta);
-}
-
-// All that is read of the archive from now on is checked.
-std::unique_ptr<ZipChecksums> check_reads(io::InputFile& file) {
-  auto checksums = std::make_unique<ZipChecksums>(file.path(), read_zip_directory(file));
-  file.observe([seen = checksums.get()](std::int64_t offset, std::span<const std::byte> bytes) {
-    seen->see(offset, bytes);
-  });
-  return checksums;
-}
-
-std::vector<SourceTensor> read_tensors(io::InputFile& file, Source& source) {
-  const std::int64_t index = std::ssize(source.files);
-  std::vector<SourceTensor> tensors;
-  const auto add = [&](const auto& entry) -> SourceTensor* {
-    if (is_ignored(entry.name)) return nullptr;
-    refuse_by_name(entry.name, file.path());
-    CARAVAN_CHECK(entry.type.has_value(), InputError,
-                  "{}: tensor \"{}\" has type {}, expected F32, F16, BF16 or F64", file.path(),
-                  entry.name, entry.type_name);
-    // A number without extents is one value, as a gate may be.
-    const std::vector<std::int64_t> shape =
-        entry.shape.empty() ? std::vector<std::int64_t>{1} : entry.shape;
-    return &tensors.emplace_back(SourceTensor{entry.name, *entry.type, shape, index, entry.offset});
-  };
-  switch (file_kind(file)) {
-    case FileKind::kSafetensors:
-      for (const SafetensorsEntry& entry : read_safetensors_header(file)) {
-        if (SourceTensor* tensor = add(entry)) tensor->bytes = entry.bytes;
-      }
-      break;
-    case FileKind::kTorchArchive:
-      source.checksums[index] = check_reads(file);
-      for (const PthEntry& entry : read_pth(file)) {
-        if (SourceTensor* tensor = add(entry)) tensor->strides = entry.strides;
-      }
-      break;
-  }
-  return tensors;
-}
-
-std::map<std::string, std::string> check_unique(
-    const std::vector<std::vector<SourceTensor>>& tensors, const WeightFiles& weights) {
-  std::map<std::string, std::string> found_in;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::string file = weights.files[i].filename().string();
-    for (const SourceTensor& tensor : tensors[i]) {
-      const auto [other, is_new] = found_in.emplace(tensor.name, file);
-      CARAVAN_CHECK(is_new, InputError, "{}: tensor \"{}\" is both in {} and {}",
-                    weights.folder.string(), tensor.name, other->second, file);
-    }
-  }
-  return found_in;
-}
-
 }  // namespace
+
+bool is_part_of_model(const std::string& folder_name) {
+  return folder_name == kOriginal || std::regex_match(folder_name, training_folder());
+}
 
 WeightFiles find_weight_files(const fs::path& folder_or_file) {
   if (!fs::is_directory(folder_or_file)) return find_by_file(folder_or_file);
   return find_in_folder(folder_or_file);
 }
 
-std::vector<std::vector<SourceTensor>> read_weight_files(Source& source,
-                                                         const WeightFiles& weights) {
-  std::vector<std::vector<SourceTensor>> tensors;
-  for (const fs::path& path : weights.files) {
-    io::InputFile file(path.string());
-    refuse_stand_in(file);
-    tensors.push_back(read_tensors(file, source));
-    source.files.push_back(std::move(file));
+std::map<std::string, std::string> read_weight_index(const fs::path& path) {
+  const Json parsed = JsonReader::parse(read_small_file(path, kMaxIndexBytes), path.string());
+  const JsonReader json(parsed, path.string());
+  const Json* weight_map = json.find("weight_map");
+  CARAVAN_CHECK(weight_map != nullptr && weight_map->is_object() && !weight_map->empty(),
+                InputError, "{}: \"weight_map\" must name the file of each tensor", path.string());
+  std::map<std::string, std::string> shards;
+  for (const auto& [tensor, value] : weight_map->items()) {
+    CARAVAN_CHECK(value.is_string(), InputError, "{}: the file of tensor \"{}\" is not a text",
+                  path.string(), tensor);
+    const auto file = value.get<std::string>();
+    // A downloaded index must not lead out of its folder.
+    CARAVAN_CHECK(!file.empty() && file != ".." && fs::path(file).filename() == file, InputError,
+                  "{}: the file of tensor \"{}\" is \"{}\", expected a name in the same folder",
+                  path.string(), tensor, file);
+    shards[tensor] = file;
   }
-  if (weights.layout == WeightFiles::Layout::kModelParallel) return tensors;
-  const auto found_in = check_unique(tensors, weights);
-  if (weights.index.empty()) return tensors;
-  for (const auto& [tensor, file] : read_index(weights.index)) {
-    const auto found = found_in.find(tensor);
-    CARAVAN_CHECK(is_ignored(tensor) || (found != found_in.end() && found->second == file),
-                  InputError, "{} says that tensor \"{}\" is in {}, but it is not there",
-                  weights.index.string(), tensor, file);
-  }
-  return tensors;
+  return shards;
 }
 
 }  // namespace caravan::checkpoint

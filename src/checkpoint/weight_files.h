@@ -1,14 +1,12 @@
 #pragma once
-// Which files of a folder hold a model's weights, and the tensors that they hold together.
+// Which files of a folder hold a model's weights.
 //
-// Leaves out: what the tensors are called (tensor_names.h) and joining model-parallel shares
-// (meta_shards.h).
+// Leaves out: what is in them (weight_tensors.h).
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
-
-#include "caravan/checkpoint/source.h"
 
 namespace caravan::checkpoint {
 
@@ -21,18 +19,19 @@ struct WeightFiles {
   std::filesystem::path folder;              // that holds the files
   std::vector<std::filesystem::path> files;  // sorted; shares in order
   std::filesystem::path index;               // Hugging Face's *.index.json, or empty
+  bool from_training = false;  // by its name: files of the base model may be in the folder above
 };
 
-/// The weights of a folder (Hugging Face, Meta or torchtune, the newest epoch), or those that a
+/// Whether a folder of this name belongs to the model in the folder above: "original" (Meta's form
+/// beside the Hugging Face one), torchtune's "epoch_0" and "step_100".
+bool is_part_of_model(const std::string& folder_name);
+
+/// The weights of a folder (Hugging Face, Meta or torchtune, of which the newest), or those that a
 /// named file belongs to.
 /// @throws InputError for missing files of a set, adapters, unfinished downloads, several models.
 WeightFiles find_weight_files(const std::filesystem::path& folder_or_file);
 
-/// Opens all files (they become source.files) and gives the tensors of each, without those that no
-/// model needs (which may have any type).
-/// @throws InputError: damaged files, tensors of other types, of an adapter or of a quantized
-/// model; for kTensors also tensors that are twice or not where the index says.
-std::vector<std::vector<SourceTensor>> read_weight_files(Source& source,
-                                                         const WeightFiles& weights);
+/// File of each tensor, as an index says. @throws InputError, also for a file of another folder.
+std::map<std::string, std::string> read_weight_index(const std::filesystem::path& path);
 
 }  // namespace caravan::checkpoint

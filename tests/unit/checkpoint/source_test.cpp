@@ -165,7 +165,7 @@ TEST(HfSource, RefusesFoldersWithoutUsableWeights) {
   test::SafetensorsBuilder gptq;
   gptq.add_raw("model.layers.0.self_attn.q_proj.qweight", "I32", {1}, "1234");
   folder.write("model.safetensors", gptq.file());
-  expect_refusal(folder.path(), "quantized by GPTQ, AWQ or bitsandbytes");
+  expect_refusal(folder.path(), "quantized by GPTQ or AWQ");
   test::SafetensorsBuilder adapter;
   adapter.add("base_model.model.layers.0.q_proj.lora_A.weight", {1}, {1});
   folder.write("model.safetensors", adapter.file());
