@@ -100,14 +100,15 @@ void write_manifest(const std::string& path, const batch::Manifest& manifest) {
 // Threads and stage that prepare the images of a run, if it has any.
 class ImagePreparation {
  public:
-  ImagePreparation(const PreparedRun& prepared, std::int64_t max_records, int threads) {
+  ImagePreparation(const PreparedRun& prepared, batch::ImageStageOptions options, int threads) {
     const batch::ImageCatalog* catalog = prepared.images();
     if (catalog == nullptr || catalog->num_distinct() == 0) return;
     image::PipelineOptions pipeline;
     pipeline.num_threads = std::clamp(threads / kThreadShare, 1, kMostThreads);
     pipeline_.emplace(catalog->open_sources(), catalog->options().limits, catalog->options().tiling,
                       pipeline);
-    stage_.emplace(*pipeline_, *catalog, batch::ImageStageOptions{max_records, kMaxPreparedBytes});
+    options.max_bytes = kMaxPreparedBytes;
+    stage_.emplace(*pipeline_, *catalog, options);
   }
   batch::ImageStage* stage() { return stage_ ? &*stage_ : nullptr; }
 
@@ -122,7 +123,7 @@ class ImagePreparation {
 
 // The prompt's images, in order.
 std::vector<engine::PromptImage> prepare_prompt_images(const PreparedRun& prepared) {
-  ImagePreparation images(prepared, 1, kPromptThreads);
+  ImagePreparation images(prepared, {}, kPromptThreads);
   if (images.stage() == nullptr) return {};
   batch::StagedRecord staged;
   staged.record = prepared.prompt_record();
@@ -130,7 +131,7 @@ std::vector<engine::PromptImage> prepare_prompt_images(const PreparedRun& prepar
   std::optional<batch::StagedRecord> ready;
   while (!(ready = images.stage()->next())) images.stage()->wait();
   CARAVAN_CHECK(!ready->fault, InputError, "--image: {}", log::escape_line(ready->fault->message));
-  return batch::prompt_images(ready->images);
+  return batch::prompt_images(*ready);
 }
 
 // Drives the engine; the counts are valid also when the journal fails on the way.
@@ -139,7 +140,10 @@ Outcome drive(const JobOptions& options, PreparedRun& prepared, BatchOutput& out
   const batch::ResponseWriter writer(*prepared.model().tokenizer, prepared.model().name,
                                      prepared.model().file.description().content_hash);
   batch::Journal& journal = output.journal();
-  ImagePreparation images(prepared, options.max_sequences, threads);
+  batch::ImageStageOptions stage;
+  stage.max_records = options.max_sequences;
+  stage.is_done = [&journal](std::int64_t index) { return journal.has(index); };
+  ImagePreparation images(prepared, stage, threads);
   batch::Driver driver(prepared.workload(), prepared.builder(), writer, engine, journal,
                        images.stage());
   batch::DriverOptions driver_options;

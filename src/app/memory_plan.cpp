@@ -133,6 +133,17 @@ std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankM
   return std::max(comfortable, std::min(largest, blocks_within(ranks, image_blocks, 0.9)));
 }
 
+// Room for images that records to come show again, in memory that nothing else needs.
+std::int64_t lasting_image_blocks(const MemoryRequest& request, const MemoryPlan& plan) {
+  std::int64_t blocks = request.lasting_image_blocks;
+  for (const RankMemory& rank : plan.ranks) {
+    if (rank.image_block_bytes == 0) continue;
+    const auto most = static_cast<std::int64_t>(0.8 * static_cast<double>(left_on(rank)));
+    blocks = std::min(blocks, (most - plan.kv_bytes(rank)) / rank.image_block_bytes);
+  }
+  return blocks;
+}
+
 void check_fits(const MemoryPlan& plan) {
   const auto left = [&plan](const RankMemory& rank) {
     return rank.free_bytes - plan.total_bytes(rank);
@@ -261,6 +272,10 @@ MemoryPlan plan_memory(const MemoryRequest& request) {
   }
   plan.limits.image_blocks = choose_image_blocks(request, plan.ranks);
   plan.limits.kv_blocks = choose_blocks(request, plan.ranks, plan.limits.image_blocks);
+  if (plan.limits.image_blocks > 0 && !request.image_bytes) {
+    plan.limits.image_blocks =
+        std::max(plan.limits.image_blocks, lasting_image_blocks(request, plan));
+  }
   check_fits(plan);
   return plan;
 }

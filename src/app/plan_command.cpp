@@ -131,8 +131,8 @@ std::string node_text(const JobOptions& options, std::int64_t node_bytes) {
                              : fmt::format("this node has {} free", bytes_text(node_bytes));
 }
 
-std::string verdict_text(const MemoryPlan& plan, const JobOptions& options,
-                         std::int64_t node_bytes) {
+std::string verdict_text(const MemoryRequest& request, const MemoryPlan& plan,
+                         const JobOptions& options, std::int64_t node_bytes) {
   std::int64_t together = 0;
   std::int64_t largest = 1;
   for (const RankMemory& rank : plan.ranks) {
@@ -146,6 +146,15 @@ std::string verdict_text(const MemoryPlan& plan, const JobOptions& options,
         fmt::format("images     {} image tokens in {} blocks, {} on a rank\n",
                     plan.limits.image_blocks * ops::KvPool::kBlockTokens, plan.limits.image_blocks,
                     bytes_text(plan.image_bytes_for(plan.limits.image_blocks)));
+    const std::int64_t lasting = request.lasting_image_blocks;
+    if (lasting > plan.limits.image_blocks) {
+      text += fmt::format(
+          "           some images will be encoded again for later records; none with "
+          "--image-memory {} ({})\n",
+          plan.image_bytes_for(lasting), bytes_text(plan.image_bytes_for(lasting)));
+    } else if (lasting > 0) {
+      text += "           every distinct image is encoded once\n";
+    }
   }
   const auto num_ranks = static_cast<std::int64_t>(plan.ranks.size());
   text += fmt::format("memory     {} for {} rank(s); {}: ", bytes_text(together), num_ranks,
@@ -176,7 +185,7 @@ ExitCode plan_architecture(const JobOptions& options, std::int64_t num_ranks,
   const MemoryPlan plan = plan_memory(request);
   CARAVAN_CHECK(plan.limits.image_blocks >= request.largest_image_group, ConfigError, "{}",
                 image_fault(request, plan, request.largest_image_group));
-  print_result(ranks_text(plan, config) + verdict_text(plan, options, node_bytes));
+  print_result(ranks_text(plan, config) + verdict_text(request, plan, options, node_bytes));
   return ExitCode::kOk;
 }
 
@@ -222,7 +231,7 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
   if (!prepared.has_workload()) text += assumption_text(prepared.memory_request());
   text += sharing_text(prepared.memory_request(), static_cast<int>(num_ranks));
   text += ranks_text(prepared.memory(), file.description().config);
-  text += verdict_text(prepared.memory(), options, node_bytes);
+  text += verdict_text(prepared.memory_request(), prepared.memory(), options, node_bytes);
   text += "\nThe run can start.\n";
   print_result(text);
   return ExitCode::kOk;

@@ -255,6 +255,7 @@ void PreparedRun::plan_records() {
     request.needed_tokens = workload_->worst_case_tokens(options_.max_sequences);
     request.largest_tokens = workload_->worst_case_tokens(1);
     request.needed_image_blocks = workload_->worst_case_image_blocks(options_.max_sequences);
+    request.lasting_image_blocks = workload_->lasting_image_blocks(options_.max_sequences);
     request.largest_image_group = workload_->largest_image_group();
     request.most_seen_blocks = workload_->most_seen_image_blocks();
   } else if (prompt_record_) {

@@ -103,7 +103,7 @@ void Driver::submit_prepared(std::int64_t queue_ahead) {
 
 void Driver::submit(StagedRecord staged) {
   std::vector<engine::Request> requests =
-      engine_requests(staged.record, staged.prompts, next_request_, prompt_images(staged.images));
+      engine_requests(staged.record, staged.prompts, next_request_, prompt_images(staged));
   const auto count = requests.size();
   pending_.emplace(next_request_,
                    Pending{staged.index, std::move(staged.record), std::move(staged.prompts),

@@ -76,7 +76,7 @@ const ImageCatalog::Entry& ImageCatalog::look_at(std::size_t source, const std::
     hash_.update(content);
     entry.facts = {{layout.rows, layout.columns}, image_key(content)};
     const std::int64_t blocks = options_.blocks_of(layout.num_tiles());
-    if (distinct_.emplace(entry.facts.content, blocks).second) {
+    if (distinct_.try_emplace(entry.facts.content, Content{blocks, {}}).second) {
       distinct_blocks_ += blocks;
       decode_bytes_ += header.decode_bytes;
       largest_decode_bytes_ = std::max(largest_decode_bytes_, header.decode_bytes);
@@ -89,7 +89,8 @@ const ImageCatalog::Entry& ImageCatalog::look_at(std::size_t source, const std::
   return entry;
 }
 
-std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record) {
+std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record,
+                                                           std::optional<std::int64_t> index) {
   std::vector<ImageFacts> facts;
   std::set<ImageKey> distinct;
   std::int64_t prepared_bytes = 0;
@@ -108,6 +109,11 @@ std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record)
     }
   }
   largest_record_bytes_ = std::max(largest_record_bytes_, prepared_bytes);
+  if (index && computes(record)) {
+    for (const ImageKey& image : distinct) {
+      distinct_.at(image).records.push_back(checked_cast<std::int32_t>(*index));
+    }
+  }
   return blocks_of(record, facts);
 }
 
@@ -146,6 +152,34 @@ ImageBlocks ImageCatalog::blocks_of(const Record& record, std::span<const ImageF
     }
   }
   return blocks;
+}
+
+void ImageCatalog::forget_uses(std::int64_t index, const Record& record) {
+  for (const RecordImage& image : record.images) {
+    std::erase(distinct_.at(facts(record.image_source, image.url).content).records, index);
+  }
+}
+
+std::int64_t ImageCatalog::next_use(const ImageFacts& image, std::int64_t index,
+                                    const std::function<bool(std::int64_t index)>& is_done) const {
+  const std::vector<std::int32_t>& records = distinct_.at(image.content).records;
+  auto next = std::upper_bound(records.begin(), records.end(), index);
+  while (next != records.end() && is_done && is_done(*next)) ++next;
+  return next == records.end() ? engine::PromptImage::kNeverAgain : *next;
+}
+
+std::int64_t ImageCatalog::most_recurring_blocks() const {
+  std::vector<std::pair<std::int32_t, std::int64_t>> changes;  // from a record on, of blocks
+  for (const auto& [key, content] : distinct_) {
+    if (content.records.size() < 2) continue;
+    changes.emplace_back(content.records.front(), content.blocks);
+    changes.emplace_back(content.records.back(), -content.blocks);
+  }
+  std::sort(changes.begin(), changes.end());
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  for (const auto& [record, change] : changes) most = std::max(most, now += change);
+  return most;
 }
 
 std::int64_t ImageCatalog::preparation_bytes(std::int64_t max_prepared_bytes) const {

@@ -44,9 +44,9 @@ bool ImageStage::has_room() const {
 void ImageStage::add(StagedRecord record) {
   Waiting waiting;
   for (const RecordImage& image : record.record.images) {
-    waiting.images.push_back({catalog_->facts(record.record.image_source, image.url),
-                              image::describe_source(image.url),
-                              {}});
+    const ImageFacts& facts = catalog_->facts(record.record.image_source, image.url);
+    waiting.images.push_back({facts, image::describe_source(image.url), {}});
+    record.next_uses.push_back(catalog_->next_use(facts, record.index, options_.is_done));
     waiting_bytes_ += std::ssize(image.url);
   }
   record.images.resize(waiting.images.size());
@@ -172,13 +172,15 @@ void ImageStage::release(const PreparedImages& images) {
   given_out_ -= std::ssize(images);
 }
 
-std::vector<engine::PromptImage> prompt_images(const PreparedImages& images) {
+std::vector<engine::PromptImage> prompt_images(const StagedRecord& staged) {
   std::vector<engine::PromptImage> prompt;
-  prompt.reserve(images.size());
-  for (const auto& image : images) {
+  prompt.reserve(staged.images.size());
+  for (std::size_t i = 0; i < staged.images.size(); ++i) {
+    const auto& image = staged.images[i];
     prompt.push_back({image->content_hash,
                       {image->layout.rows, image->layout.columns},
-                      std::shared_ptr<const std::vector<std::uint8_t>>(image, &image->tiles)});
+                      std::shared_ptr<const std::vector<std::uint8_t>>(image, &image->tiles),
+                      staged.next_uses[i]});
   }
   return prompt;
 }

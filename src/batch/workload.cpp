@@ -93,7 +93,7 @@ std::optional<RecordFault> Workload::find_fault(Record& record, Entry& entry) {
   if (record.images.empty()) return std::nullopt;
   CARAVAN_ASSERT(images_ != nullptr, "a record with images passed a parser that refuses them");
   record.image_source = images_->source_of(files_.folder(entry.place));
-  auto checked = images_->check(record);
+  auto checked = images_->check(record, std::ssize(entries_));
   if (auto* fault = std::get_if<RecordFault>(&checked)) return std::move(*fault);
   if (!computes(record)) return std::nullopt;
   const auto& blocks = std::get<ImageBlocks>(checked);
@@ -245,6 +245,12 @@ std::int64_t Workload::worst_case_image_blocks(std::int64_t records) const {
   return images_ == nullptr ? 0 : std::min(total, images_->distinct_blocks());
 }
 
+std::int64_t Workload::lasting_image_blocks(std::int64_t records) const {
+  if (images_ == nullptr) return 0;
+  return std::min(worst_case_image_blocks(records) + images_->most_recurring_blocks(),
+                  images_->distinct_blocks());
+}
+
 std::int64_t Workload::largest_image_group() const {
   std::int64_t largest = 0;
   for (const Entry& entry : entries_) largest = std::max<std::int64_t>(largest, entry.image_group);
@@ -273,6 +279,7 @@ void Workload::refuse_images(const LargeImages& large, const std::string& messag
   Entry& entry = entries_[static_cast<std::size_t>(large.index)];
   const std::string param = record.images[images_->blocks_of(record).group_image].param;
   count_good(record, -1);
+  images_->forget_uses(large.index, record);
   entry.worst_case = entry.sequences = 0;
   entry.image_blocks = entry.image_group = entry.seen_blocks = 0;
   mark_faulty(large.index, std::move(refused.custom_id),

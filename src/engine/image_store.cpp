@@ -42,13 +42,16 @@ bool ImageStore::acquire(std::span<const PromptImage> images, std::vector<Stored
   make_room(missing);
   for (std::size_t i = 0; i < images.size(); ++i) {
     StoredImage*& place = held[first + i];
-    if (place != nullptr) continue;
-    place = find(images[i]);  // the second time in `images`
     if (place == nullptr) {
-      place = &create(images[i]);
-    } else {
-      add_reference(*place);
+      place = find(images[i]);  // the second time in `images`
+      if (place == nullptr) {
+        place = &create(images[i]);
+      } else {
+        add_reference(*place);
+      }
     }
+    // Requests come nearly in order: the latest one knows what comes behind it.
+    place->next_use = std::max(place->next_use, images[i].next_use);
   }
   return true;
 }
@@ -73,10 +76,10 @@ void ImageStore::make_room(std::int64_t num_blocks) {
   while (allocator_.num_free() < num_blocks) {
     CARAVAN_ASSERT(!unreferenced_.empty(), "{} image blocks are wanted, {} of {} are free",
                    num_blocks, allocator_.num_free(), allocator_.num_blocks());
-    StoredImage& oldest = *unreferenced_.begin()->second;
+    StoredImage& least = *unreferenced_.begin()->second;
     unreferenced_.erase(unreferenced_.begin());
-    unreferenced_blocks_ -= std::ssize(oldest.blocks);
-    drop(oldest);
+    unreferenced_blocks_ -= std::ssize(least.blocks);
+    drop(least);
   }
 }
 
@@ -107,8 +110,12 @@ StoredImage& ImageStore::create(const PromptImage& image) {
 
 void ImageStore::add_reference(StoredImage& image) {
   if (image.references++ > 0) return;
-  unreferenced_.erase(image.released);
+  unreferenced_.erase(keep_order(image));
   unreferenced_blocks_ -= std::ssize(image.blocks);
+}
+
+ImageStore::KeepOrder ImageStore::keep_order(const StoredImage& image) {
+  return {PromptImage::kNeverAgain - image.next_use, image.released};
 }
 
 void ImageStore::share(StoredImage& image) {
@@ -122,7 +129,7 @@ void ImageStore::release(StoredImage& image) {
   if (--image.references > 0) return;
   if (image.units_done == 0) return drop(image);
   image.released = num_releases_++;
-  unreferenced_.emplace(image.released, &image);
+  unreferenced_.emplace(keep_order(image), &image);
   unreferenced_blocks_ += std::ssize(image.blocks);
 }
 

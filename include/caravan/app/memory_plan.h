@@ -39,6 +39,7 @@ struct MemoryRequest {
   // Of models with vision, in image blocks.
   std::optional<std::int64_t> image_bytes;  // per rank, asked for by the user
   std::int64_t needed_image_blocks = 0;     // of the max_sequences records with most
+  std::int64_t lasting_image_blocks = 0;    // with which no image is encoded twice
   std::int64_t largest_image_group = 0;     // of images that are seen together
   std::int64_t most_seen_blocks = 0;        // that a text reads, equal images as often as shown
   std::int64_t preparation_bytes = 0;       // decoded images on the leader
@@ -83,7 +84,8 @@ std::int64_t largest_image_block_bytes(const std::vector<RankMemory>& ranks);
 
 /// The number of blocks: what was asked for, or what the input needs within half of the free
 /// memory (a single longest sequence may take nine tenths). Image blocks come first, within two
-/// fifths (the largest group of images that are seen together: four fifths).
+/// fifths (the largest group of images that are seen together: four fifths). Of what is left then
+/// images that will be shown again take as much as keeps caches within four fifths.
 /// @throws ConfigError if a rank's weights and smallest cache do not fit, with the numbers of that
 /// rank and what to change.
 MemoryPlan plan_memory(const MemoryRequest& request);

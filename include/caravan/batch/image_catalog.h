@@ -2,12 +2,14 @@
 // The images of a run before any is decoded: where they may come from, whether their headers are
 // good, and into how many tiles each is cut.
 //
-// An image that several records name is looked at once, and what is kept of it has a fixed size.
+// An image that several records name is looked at once; what is kept of it has a fixed size but for
+// the numbers of the records that show it.
 // Leaves out: preparing images (image_stage.h), what tiles cost (model/).
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,12 +72,25 @@ class ImageCatalog {
   std::vector<image::ImageSource> open_sources() const;
 
   /// What the record's images take, or the fault of the first one that cannot be used.
-  std::variant<ImageBlocks, RecordFault> check(const Record& record);
+  /// @param index  of the record among those of a run, ascending: good images of a record that
+  ///               computes are kept in mind for next_use(). Nothing: they are not.
+  std::variant<ImageBlocks, RecordFault> check(const Record& record,
+                                               std::optional<std::int64_t> index = {});
+  /// The record will not show its images.
+  void forget_uses(std::int64_t index, const Record& record);
   /// @pre check() found no fault in the record.
   ImageBlocks blocks_of(const Record& record) const;
 
   /// @pre check() found no fault in a record that names it.
   const ImageFacts& facts(std::size_t source, std::string_view url) const;
+
+  /// The first record behind `index` that shows the image and is not done;
+  /// engine::PromptImage::kNeverAgain if there is none.
+  std::int64_t next_use(const ImageFacts& image, std::int64_t index,
+                        const std::function<bool(std::int64_t index)>& is_done) const;
+  /// Most blocks, at any place of the records, of images that were shown before and will be shown
+  /// again: room for them spares encoding an image twice.
+  std::int64_t most_recurring_blocks() const;
 
   std::int64_t num_checked() const { return num_checked_; }  // as records name them
   std::int64_t num_distinct() const { return static_cast<std::int64_t>(distinct_.size()); }
@@ -97,14 +112,18 @@ class ImageCatalog {
     ImageFacts facts;
     std::int32_t fault = -1;  // in faults_; -1: good
   };
+  struct Content {
+    std::int64_t blocks = 0;
+    std::vector<std::int32_t> records;  // that show it, ascending
+  };
   const Entry& look_at(std::size_t source, const std::string& url);
   ImageBlocks blocks_of(const Record& record, std::span<const ImageFacts> facts) const;
 
   ImageOptions options_;
   std::vector<std::string> roots_;  // of sources
   std::vector<image::ImageSource> sources_;
-  std::unordered_map<ImageKey, Entry, KeyHash> entries_;          // by source and address
-  std::unordered_map<ImageKey, std::int64_t, KeyHash> distinct_;  // by content: blocks
+  std::unordered_map<ImageKey, Entry, KeyHash> entries_;     // by source and address
+  std::unordered_map<ImageKey, Content, KeyHash> distinct_;  // by content
   std::vector<std::string> faults_;
   std::int64_t num_checked_ = 0;
   std::int64_t distinct_blocks_ = 0;

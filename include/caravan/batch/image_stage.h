@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -29,14 +30,17 @@ struct StagedRecord {
   std::int64_t index = 0;
   Record record;
   std::vector<TokenizedPrompt> prompts;
-  PreparedImages images;             // one for each of the record's
-  std::optional<RecordFault> fault;  // of an image that cannot be decoded; then no images
+  PreparedImages images;                // one for each of the record's
+  std::vector<std::int64_t> next_uses;  // of each image (engine::PromptImage)
+  std::optional<RecordFault> fault;     // of an image that cannot be decoded; then no images
 };
 
 struct ImageStageOptions {
   std::int64_t max_records = 64;  // that wait here
   /// Prepared images that wait here or are in use by the engine; one record may always go on.
   std::int64_t max_bytes = std::int64_t{1} << 30;
+  /// Records that need not run, so that images are not kept for them. Empty: all must run.
+  std::function<bool(std::int64_t index)> is_done;
 };
 
 class ImageStage {
@@ -84,7 +88,7 @@ class ImageStage {
   std::int64_t held_bytes_ = 0;
 };
 
-/// As the engine takes them.
-std::vector<engine::PromptImage> prompt_images(const PreparedImages& images);
+/// As the engine takes them. @pre no fault.
+std::vector<engine::PromptImage> prompt_images(const StagedRecord& staged);
 
 }  // namespace caravan::batch

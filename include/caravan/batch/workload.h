@@ -83,6 +83,8 @@ class Workload {
 
   /// Image blocks that the `records` records with most of them may need together (upper bound).
   std::int64_t worst_case_image_blocks(std::int64_t records) const;
+  /// Image blocks with which no image need be encoded twice while `records` records run at a time.
+  std::int64_t lasting_image_blocks(std::int64_t records) const;
   /// Image blocks of the largest group of images that are seen together.
   std::int64_t largest_image_group() const;
   /// Image blocks that the text behind such a group reads, at most: equal images count each time.

@@ -2,9 +2,11 @@
 // The images whose keys and values are in the pool of image blocks, or will be: found by content,
 // counted by who needs them, encoded in units.
 //
-// An image that nobody needs any more stays until its blocks are wanted, the one unused for longest
-// going first. Plain bookkeeping on the leader. Leaves out: which sequence may take blocks from
-// which (image_schedule.h), the memory itself (model/decoder.h).
+// An image that nobody needs any more stays until its blocks are wanted. Those go first that no
+// later request shows, the one unused for longest before others; then the one that is shown again
+// last: fewer images are encoded twice than by any other choice. Plain bookkeeping on the leader.
+// Leaves out: which sequence may take blocks from which (image_schedule.h), the memory itself
+// (model/decoder.h).
 
 #include <array>
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caravan/engine/block_allocator.h"
@@ -37,6 +40,7 @@ struct StoredImage {
   std::shared_ptr<const std::vector<std::uint8_t>> pixels;  // until encoding begins
   std::int64_t references = 0;
   std::uint64_t released = 0;  // when nobody needed it any more, counted in releases
+  std::int64_t next_use = 0;   // the latest that a prompt said (PromptImage)
 
   /// Rows of the step that is being planned, and of later ones, can see it.
   bool stored() const { return units_done == num_units; }
@@ -75,6 +79,10 @@ class ImageStore {
   std::int64_t num_reused() const { return num_reused_; }
 
  private:
+  /// The smallest goes first: how far before "never" it is shown again, and its `released`.
+  using KeepOrder = std::pair<std::int64_t, std::uint64_t>;
+  static KeepOrder keep_order(const StoredImage& image);
+
   const ImageCost& cost_of(const model::TileGrid& grid) const;
   bool room_for(std::span<const PromptImage> images) const;
   void make_room(std::int64_t num_blocks);
@@ -86,7 +94,7 @@ class ImageStore {
   ImageStoreLimits limits_;
   BlockAllocator allocator_;
   std::map<std::string, std::unique_ptr<StoredImage>, std::less<>> images_;  // by content hash
-  std::map<std::uint64_t, StoredImage*> unreferenced_;                       // by `released`
+  std::map<KeepOrder, StoredImage*> unreferenced_;
   std::int64_t unreferenced_blocks_ = 0;
   StoredImage* encoding_ = nullptr;
   std::uint64_t num_releases_ = 0;

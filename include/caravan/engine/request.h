@@ -3,6 +3,7 @@
 // finished choices.
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,9 +45,14 @@ struct SamplingParams {
 
 /// An image that a prompt shows, prepared for the encoder.
 struct PromptImage {
+  static constexpr std::int64_t kNeverAgain = std::numeric_limits<std::int64_t>::max();
+
   std::string content_hash;  // images with the same hash are encoded once
   model::TileGrid grid;
   std::shared_ptr<const std::vector<std::uint8_t>> pixels;  // [tiles][3][T][T], 0 to 255
+  /// Place of the next request that will show it, in the caller's order, as far as the caller
+  /// knows. Decides how long the image is kept and nothing that is answered.
+  std::int64_t next_use = kNeverAgain;
 };
 
 struct Request {

@@ -304,6 +304,41 @@ TEST_F(VisionTest, ImagesThatCannotBeUsedAreFaultsOfTheirRecords) {
   EXPECT_EQ(found.at("cut").at("error").at("code"), "invalid_image");
 }
 
+TEST_F(VisionTest, ImagesThatComeBackAreEncodedOnce) {
+  constexpr int kImages = 30;
+  std::string picture = read_whole(folder_.file("02-image-first-0.bmp"));
+  for (int i = 0; i < kImages; ++i) {
+    picture[60] = static_cast<char>(i);
+    folder_.write(std::to_string(i) + ".bmp", picture);
+  }
+  std::string lines;
+  for (int i = 0; i < 3 * kImages; ++i) {
+    lines += one_image("r" + std::to_string(i), std::to_string(i % kImages) + ".bmp");
+  }
+  folder_.write("p.jsonl", lines);
+  const auto encoded = [&](const std::string& name, const Arguments& more) -> std::int64_t {
+    Arguments all = {"--max-sequences", "2"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ProcessResult result = caravan(run(name + ".jsonl", all));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(read_whole(folder_.file(name + ".manifest.json")))
+        .at("engine")
+        .at("images_encoded");
+  };
+  EXPECT_EQ(encoded("all", {}), kImages);
+  // Room for 10 of 30, two of them in use: a third of the repeats is found. Unused for longest
+  // first would find none.
+  const std::int64_t some = encoded("some", {"--image-memory", "160K"});
+  EXPECT_LE(some, 3 * kImages - 2 * 7);
+  EXPECT_GT(some, kImages);
+  EXPECT_EQ(read_whole(folder_.file("some.jsonl")), read_whole(folder_.file("all.jsonl")));
+  const Arguments plan = {"plan", "--model", model(), "--input", folder_.file("p.jsonl")};
+  EXPECT_NE(caravan(plan).out.find("every distinct image is encoded once"), std::string::npos);
+  Arguments small = plan;
+  small.insert(small.end(), {"--image-memory", "160K"});
+  EXPECT_NE(caravan(small).out.find("some images will be encoded again"), std::string::npos);
+}
+
 TEST_F(VisionTest, ARecordHasAFixedNumberOfImagesAtMost) {
   const json part = image_part("02-image-first-0.bmp");
   const auto record = [&](const std::string& id, std::size_t images) {

@@ -153,6 +153,21 @@ TEST(MemoryPlan, ManyImagesLeaveRoomForTexts) {
   for (const RankMemory& rank : plan.ranks) EXPECT_LE(plan.total_bytes(rank), rank.free_bytes);
 }
 
+TEST(MemoryPlan, KeepsImagesThatAreShownAgainInWhatIsLeft) {
+  MemoryRequest again = vision_request(2, 1000 * kMiB);
+  const MemoryPlan once = plan_memory(again);
+  again.lasting_image_blocks = 1000;
+  EXPECT_EQ(plan_memory(again).limits.image_blocks, 1000);
+  EXPECT_EQ(plan_memory(again).limits.kv_blocks, once.limits.kv_blocks);
+  again.lasting_image_blocks = 1 << 28;
+  const MemoryPlan most = plan_memory(again);
+  EXPECT_EQ(most.limits.kv_blocks, once.limits.kv_blocks);
+  EXPECT_GT(most.limits.image_blocks, 1000);
+  for (const RankMemory& rank : most.ranks) EXPECT_LE(most.total_bytes(rank), rank.free_bytes);
+  again.image_bytes = most.image_bytes_for(7);
+  EXPECT_EQ(plan_memory(again).limits.image_blocks, 7) << "what was asked for";
+}
+
 TEST(MemoryPlan, ImagesSideBySideMustFitTogether) {
   MemoryRequest asked = vision_request(2, 1000 * kMiB);
   asked.image_bytes = plan_memory(asked).image_bytes_for(5) - 1;

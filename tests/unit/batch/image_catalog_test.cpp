@@ -82,6 +82,29 @@ TEST_F(ImageCatalogTest, PlansTheRecordWithTheMostImagesWhole) {
   EXPECT_EQ(together - catalog_.preparation_bytes(0), 3 * 4 * tile - 8 * tile);
 }
 
+TEST_F(ImageCatalogTest, KnowsHowManyImagesComeAgain) {
+  const auto at = [&](std::int64_t index, const std::string& name) {
+    catalog_.check(image_record({name}), index);
+  };
+  // Blocks: 2, 2, 1. wide at 0 to 3, tall at 1 to 2, one_pixel at 5 to 6; rgb once.
+  at(0, "wide.png");
+  at(1, "tall.png");
+  at(2, "tall.png");
+  at(3, "wide.png");
+  at(4, "rgb.png");
+  EXPECT_EQ(catalog_.most_recurring_blocks(), 4);
+  at(5, "one_pixel.png");
+  at(6, "one_pixel.png");
+  EXPECT_EQ(catalog_.most_recurring_blocks(), 4);
+  catalog_.forget_uses(2, image_record({"tall.png"}));
+  EXPECT_EQ(catalog_.most_recurring_blocks(), 2);
+  Record nothing = image_record({"rgb.png"});
+  nothing.max_tokens = 0;
+  catalog_.check(nothing, 7);
+  EXPECT_EQ(catalog_.next_use(catalog_.facts(source_, "rgb.png"), 4, {}),
+            engine::PromptImage::kNeverAgain);
+}
+
 TEST_F(ImageCatalogTest, LooksAtAnImageOnce) {
   test::TemporaryFolder folder;
   const std::string name = folder.write("a.png", test::read_whole(test::pictures() + "/rgb.png"));

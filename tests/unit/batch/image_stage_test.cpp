@@ -39,7 +39,7 @@ class ImageStageTest : public testing::Test {
     StagedRecord staged;
     staged.index = index;
     staged.record = image_record(urls);
-    const auto checked = catalog_.check(staged.record);
+    const auto checked = catalog_.check(staged.record, index);
     ASSERT_TRUE(std::holds_alternative<ImageBlocks>(checked));
     stage_->add(std::move(staged));
   }
@@ -69,7 +69,7 @@ TEST_F(ImageStageTest, GivesRecordsWithTheirImagesInOrder) {
   EXPECT_EQ(first.index, 7);
   ASSERT_EQ(first.images.size(), 3U);
   EXPECT_EQ(first.images[0].get(), first.images[2].get());
-  const auto prompt = prompt_images(first.images);
+  const auto prompt = prompt_images(first);
   EXPECT_EQ(prompt[1].content_hash, first.images[1]->content_hash);
   EXPECT_EQ(prompt[0].grid, catalog_.facts(0, "wide.png").grid);
   EXPECT_EQ(prompt[0].pixels->size(),
@@ -95,6 +95,26 @@ TEST_F(ImageStageTest, OneRecordGoesOnHoweverSmallTheBound) {
   EXPECT_EQ(pipeline_->counts().submitted, 2);
   stage_->release(first.images);
   EXPECT_EQ(wait().index, 1);
+}
+
+TEST_F(ImageStageTest, SaysWhichRecordShowsAnImageNext) {
+  ImageStageOptions options;
+  options.is_done = [](std::int64_t index) { return index == 4; };
+  start(options);
+  // All are known before the first one runs.
+  for (const auto& [index, name] :
+       {std::pair{2, "rgb.png"}, {4, "wide.png"}, {9, "./wide.png"}, {10, "rgb.png"}}) {
+    catalog_.check(image_record({name}), index);
+  }
+  add(11, {"tall.png"});
+  EXPECT_EQ(prompt_images(wait()).at(0).next_use, engine::PromptImage::kNeverAgain);
+  StagedRecord first;
+  first.index = 1;
+  first.record = image_record({"rgb.png", "wide.png"});
+  stage_->add(first);
+  const auto images = prompt_images(wait());
+  EXPECT_EQ(images.at(0).next_use, 2);
+  EXPECT_EQ(images.at(1).next_use, 9);
 }
 
 TEST_F(ImageStageTest, AnImageThatCannotBeDecodedIsTheFaultOfItsRecord) {

@@ -82,6 +82,34 @@ TEST_F(ImageStoreTest, KeepsWhatNobodyNeedsUntilItsBlocksAreWanted) {
   EXPECT_TRUE(acquire({image("b", 2)}).empty()) << "one block is free, nobody gives any";
 }
 
+TEST_F(ImageStoreTest, KeepsWhatIsShownAgainSoonest) {
+  const auto use = [&](const std::string& name, std::int64_t next_use) {
+    PromptImage shown = image(name, 2);
+    shown.next_use = next_use;
+    StoredImage& stored = *acquire({shown}).at(0);
+    const bool was_there = stored.stored();
+    encode_all(stored);
+    store_.release(stored);
+    return was_there;
+  };
+  // Room for three. Round and round four images, of which the oldest would never be there.
+  constexpr std::int64_t kRounds = 12;
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < 4 * kRounds; ++i) {
+    const std::int64_t next = i + 4 < 4 * kRounds ? i + 4 : PromptImage::kNeverAgain;
+    if (use(std::string(1, static_cast<char>('a' + i % 4)), next)) ++found;
+  }
+  // Two of three images are there after the first round: with one in use, two others stay.
+  EXPECT_GE(found, (4 * kRounds - 4) * 2 / 3 - 1);
+  // Those that are not shown again leave first.
+  EXPECT_FALSE(use("x", 100));
+  EXPECT_FALSE(use("y", PromptImage::kNeverAgain));
+  EXPECT_FALSE(use("z", 102));
+  EXPECT_FALSE(use("w", 101));
+  EXPECT_TRUE(use("x", 103));
+  EXPECT_TRUE(use("z", 104));
+}
+
 TEST_F(ImageStoreTest, DoesNotDropWhatIsAskedForToMakeRoomForTheRest) {
   for (const char* name : {"a", "b"}) {
     StoredImage& stored = *acquire({image(name, 3)}).at(0);
