@@ -219,7 +219,6 @@ class FolderSource {
     description().config.rope_theta = params.config.rope_theta;
     description().config.max_positions = params.config.max_positions;
     set_stop_ids({end_of_text_ids(description().tokenizer.added_tokens)});
-    guess_chat_format();
   }
 
   // Matches the tensors with the description.
@@ -289,30 +288,6 @@ class FolderSource {
     if (description().tokenizer.eos_id) lists.push_back({*description().tokenizer.eos_id});
     description().generation.stop_ids =
         merge_stop_ids(lists, description().config.vocab_size, path_);
-  }
-
-  // Meta's folders have no template: only the name tells base models and tuned ones apart.
-  void guess_chat_format() {
-    if (options_.chat_format) return;
-    std::string name = description().name;
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (name.find("instruct") == std::string::npos && name.find("chat") == std::string::npos) {
-      log::info("{} has no chat template and is taken as a base model; --chat-format chooses one",
-                path_);
-      return;
-    }
-    const model::LlamaConfig& config = description().config;
-    text::ChatFormatKind kind = text::ChatFormatKind::kLlama3;
-    if (config.vision)
-      kind = text::ChatFormatKind::kLlama32Vision;
-    else if (description().tokenizer.kind == text::TokenizerKind::kSentencePiece)
-      kind = text::ChatFormatKind::kLlama2;
-    else if (config.rope_scaling.kind == model::RopeScalingKind::kLlama3)
-      kind = text::ChatFormatKind::kLlama31;
-    log::warning("{} has no chat template; {} is chosen by its name (--chat-format overrides)",
-                 path_, text::chat_format_name(kind));
-    options_.chat_format = kind;
   }
 
   std::string path_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "caravan/core/checked_cast.h"
@@ -15,6 +16,20 @@ namespace caravan::checkpoint {
 namespace {
 
 constexpr std::size_t kMaxListed = 8;
+
+/// The formats whose control tokens the tokenizer has.
+std::string possible_formats(const text::Tokenizer& tokenizer) {
+  std::vector<std::string_view> names;
+  for (const text::ChatFormatKind kind : text::chat_format_kinds()) {
+    try {
+      if (kind == text::ChatFormatKind::kNone) continue;
+      const text::ChatFormat format(kind, tokenizer);
+      names.push_back(text::chat_format_name(kind));
+    } catch (const ConfigError&) {  // not this one
+    }
+  }
+  return fmt::format("{}", fmt::join(names, "|"));
+}
 
 void choose_chat_format(ModelDescription& description, const SourceOptions& options,
                         const std::string& where) {
@@ -33,6 +48,14 @@ void check_tokenizer(const ModelDescription& description, const SourceOptions& o
                      const std::string& where) {
   try {
     const text::Tokenizer tokenizer(description.tokenizer);
+    if (description.chat_template.empty() && !options.chat_format) {
+      // Its name would be a guess: what is tuned for chats is often laid out in another way.
+      log::warning(
+          "{} has no chat template, and is stored without a chat format: completions only. If it "
+          "is a chat model, choose its format with --chat-format, now or for a run (its tokenizer "
+          "allows {})",
+          where, possible_formats(tokenizer));
+    }
     if (description.chat_format != text::ChatFormatKind::kNone) {
       const text::ChatFormat format(description.chat_format, tokenizer,
                                     description.chat_default_system);

@@ -34,6 +34,11 @@ std::regex tune_name() {
   return std::regex(
       R"((torchtune_model|meta_model|hf_model)(?:_(\d{4}))?_(\d{1,6})\.(pt|bin|safetensors))");
 }
+// Names in which models are published.
+std::regex published_name() {
+  return std::regex(
+      R"((model|pytorch_model|consolidated)(-\d{5}-of-\d{5})?\.(safetensors|bin|pth))");
+}
 // torchtune: a folder for each time that it saved the model.
 std::regex training_folder() { return std::regex(R"((epoch|step)_(\d{1,9}))"); }
 
@@ -243,9 +248,7 @@ std::optional<WeightFiles> published_files(const fs::path& folder,
 }
 
 bool is_published_name(const std::string& name) {
-  static const std::regex form(
-      R"((model|pytorch_model|consolidated)(-\d{5}-of-\d{5})?\.(safetensors|bin|pth))");
-  return is_meta_name(name) || std::regex_match(name, form);
+  return is_meta_name(name) || std::regex_match(name, published_name());
 }
 
 std::vector<std::string> others_than(const WeightFiles& published,

@@ -182,11 +182,8 @@ TEST_F(MetaFolder, FindsTheTokenizerBesideTheFolder) {
   EXPECT_EQ(source.description.tokenizer.kind, text::TokenizerKind::kSentencePiece);
   EXPECT_EQ(source.description.generation.stop_ids, std::vector<std::int32_t>{2});
   EXPECT_EQ(source.description.name, "tiny-chat");
-  EXPECT_EQ(source.description.chat_format, text::ChatFormatKind::kLlama2);  // by the name
   EXPECT_EQ(open_source(share_name(0), {}).description.config, source.description.config);
   fs::rename(path(), folder.file("tiny-base"));
-  EXPECT_EQ(open_source(folder.file("tiny-base"), {}).description.chat_format,
-            text::ChatFormatKind::kNone);
   fs::remove(folder.file("tokenizer.model"));
   expect_refusal(folder.file("tiny-base"), "has no tokenizer");
 }

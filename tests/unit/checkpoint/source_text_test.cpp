@@ -92,6 +92,36 @@ TEST_F(ChatMlOnLlama, WarnsWhenAChosenFormatLeavesOutBos) {
   EXPECT_FALSE(warns(ChatFormatKind::kChatMl));  // no BOS before text either
 }
 
+// Code Llama 70B, Mistral and Llama 2 have the same files and three layouts.
+TEST(SourceChatFormat, IsNotGuessedFromAName) {
+  struct Case {
+    const char* folder;
+    const char* possible;
+  };
+  for (const Case& meta :
+       {Case{"tiny-llama2-meta", "llama2|zephyr)"},
+        Case{"tiny-llama31-meta", "llama2|llama3|llama3-plain|llama3.1|llama3.2-vision|zephyr)"},
+        Case{"tiny-vision-meta", "llama2|llama3|llama3-plain|llama3.1|llama3.2-vision|zephyr)"}}) {
+    for (const char* name :
+         {"Llama-2-7b-chat", "CodeLlama-70b-Instruct", "Mistral-7B-Instruct-v0.2"}) {
+      test::TemporaryFolder folder;
+      std::filesystem::create_directory_symlink(test::kCheckpoints + "/" + meta.folder,
+                                                folder.file(name));
+      const Opened source = open(folder.file(name));
+      EXPECT_EQ(source.description.chat_format, ChatFormatKind::kNone) << name;
+      EXPECT_EQ(source.description.name, name);
+      EXPECT_NE(source.log.find(std::string("choose its format with --chat-format, now or for a "
+                                            "run (its tokenizer allows ") +
+                                meta.possible),
+                std::string::npos)
+          << source.log;
+      const SourceOptions chosen = {.chat_format = ChatFormatKind::kNone};
+      EXPECT_EQ(open(folder.file(name), chosen).log.find("has no chat template"),
+                std::string::npos);
+    }
+  }
+}
+
 /// The tokenizer of 1531 ids with these entries of added_tokens.json and special_tokens_map.json.
 Opened open_with_added(const HfFolder& folder, const json& added, const json& special) {
   folder.write("added_tokens.json", added.dump());

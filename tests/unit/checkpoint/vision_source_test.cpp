@@ -128,14 +128,6 @@ TEST_F(VisionFolder, GivesTheImageTokenTheFirstIdBehindTheVocabulary) {
   }
 }
 
-TEST_F(VisionFolder, ChoosesTheChatFormatOfMetasInstructModelsByName) {
-  copy("tiny-vision-meta");
-  EXPECT_EQ(open_source(path(), {}).description.chat_format, text::ChatFormatKind::kLlama32Vision);
-  fs::rename(path(), folder.file("tiny"));
-  EXPECT_EQ(open_source(folder.file("tiny"), {}).description.chat_format,
-            text::ChatFormatKind::kNone);
-}
-
 TEST_F(VisionFolder, FindsTorchtunesDescriptionAndTokenizerAbove) {
   copy("tiny-vision-tune");
   fs::create_directory(file("out"));
