@@ -12,17 +12,17 @@
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
 #include "caravan/text/chat_format.h"
+#include "chat_probes.h"
 #include "jinja_template.h"
 
 namespace caravan::text {
 namespace {
 
-using Messages = std::vector<ChatMessage>;
-
 constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 18;
 constexpr std::string_view kImage = "<|image|>";
 constexpr std::string_view kChatMlSystem = "<|im_start|>system\n", kChatMlEnd = "<|im_end|>";
 
+constexpr const char* kOtherDate = "01 Jan 1970";
 constexpr std::string_view kBeginOfText = "<|begin_of_text|>";
 constexpr std::array kKinds = {ChatFormatKind::kLlama3,  ChatFormatKind::kLlama3Plain,
                                ChatFormatKind::kLlama31, ChatFormatKind::kLlama32Vision,
@@ -79,43 +79,6 @@ TokenizerSpec spelling_spec(const TokenizerSpec& source) {
   return spec;
 }
 
-/// Conversations that tell layouts apart: with and without system text, white space at both ends,
-/// few and many turns, an answer at the end, roles that do not alternate, thoughts and what looks
-/// like marks of layouts, long texts, images.
-std::vector<Messages> probes() {
-  const ChatMessage system{"system", " You are 7 Robots.\n", {}};
-  const ChatMessage question{"user", "\n What is it?  ", {}};
-  const ChatMessage answer{"assistant", " An Apple, at last \n", {}};
-  const ChatMessage thought{"assistant", "<think>so</think>A plain answer", {}};
-  const ChatMessage more{"user", "And then, a b c d e f g?", {}};
-  const ChatMessage marked{"assistant", "[THINK]a[/THINK] <think>b</think>\n</s> [/INST] c", {}};
-  const ChatMessage asked{"user", "Is </think> or [/THINK] or <|x|> a tag?", {}};
-  const ChatMessage named{"ipython", "42", {}};
-  std::string words;
-  while (words.size() < 2000) words += "word " + std::to_string(words.size()) + ", ";
-  const ChatMessage lengthy{"user", words, {}}, lengthy_answer{"assistant", words, {}};
-  const ChatMessage shown{"user", "Look: or rather ", {}, {0, 6, 16}};
-  std::vector<Messages> all = {{question},
-                               {system, more},
-                               {more, answer, question},
-                               {system, question, answer, more, thought, question},
-                               {system, question, answer},
-                               {more, question},
-                               {question, system, more},
-                               {asked, marked, question},
-                               {lengthy, lengthy_answer, more},
-                               {more, answer, named},
-                               {shown, answer, shown}};
-  Messages growing;
-  while (growing.size() < 9) {
-    growing.push_back(growing.size() % 2 == 1 ? answer : more);
-    all.push_back(growing);
-  }
-  growing.insert(growing.begin(), system);
-  all.push_back(growing);
-  return all;
-}
-
 bool has_images(const Messages& messages) {
   return std::any_of(messages.begin(), messages.end(),
                      [](const ChatMessage& message) { return !message.image_offsets.empty(); });
@@ -159,12 +122,17 @@ bool mentions(const Messages& messages, const std::string& text) {
 /// One template against the built-in formats, with the control tokens of its source.
 class Recognition {
  public:
-  Recognition(const jinja::Template& source, const TokenizerSpec& spec)
+  Recognition(const jinja::Template& source, const std::string& text, const TokenizerSpec& spec)
       : source_(source),
+        asks_clock_(text.find("strftime_now") != std::string::npos),
         specials_(special_contents(spec)),
         bos_(content_of(spec, spec.bos_id)),
         eos_(content_of(spec, spec.eos_id)),
-        tokenizer_(spelling_spec(spec)) {}
+        tokenizer_(spelling_spec(spec)),
+        probes_(layout_probes()),
+        has_images_(std::any_of(probes_.begin(), probes_.end(), [this](const Messages& messages) {
+          return text::has_images(messages) && prints_images(messages);
+        })) {}
 
   /// The default system text if the template prints what the format does, or nothing.
   std::optional<std::string> run(ChatFormatKind kind) const {
@@ -172,11 +140,11 @@ class Recognition {
     if (kind == ChatFormatKind::kChatMl || kind == ChatFormatKind::kChatMlBos) {
       system = chatml_system(kind, ChatOptions{}.date);
       // One that tells the date is not the same tomorrow.
-      if (chatml_system(kind, "1 Jan 1970") != system) return std::nullopt;
+      if (chatml_system(kind, kOtherDate) != system) return std::nullopt;
     }
     try {
       const ChatFormat format(kind, tokenizer_, system, tokenizer_.special_id(kImage));
-      for (const Messages& messages : probes()) {
+      for (const Messages& messages : probes_) {
         if (!is_same(format, messages)) return std::nullopt;
       }
     } catch (const ConfigError&) {  // the source has no BOS or EOS, which the format needs
@@ -198,21 +166,32 @@ class Recognition {
     if (has_tool_form && names_tool(messages)) return true;  // always the models' own
     const auto with_prompt = laid_out(format, messages, true);
     const auto without = laid_out(format, messages, false);
-    if (!with_prompt || !without || (has_images(messages) && !prints_images(messages))) return true;
+    if (!with_prompt || !without || (has_images(messages) && !has_images_)) return true;
     if (!with_prompt->is_faithful) return false;
     const auto printed_with = printed(messages, true);
     const auto printed_without = printed(messages, false);
     if (!printed_with || !printed_without) return names_tool(messages);
+    if (asks_clock_ && !is_same_later(format, messages, *printed_with)) return false;
     // The first template of Llama 3 prints the header of the answer whatever is asked.
     return is_same(format.kind(), *printed_with, with_prompt->text) &&
            (is_same(format.kind(), *printed_without, without->text) ||
             is_same(format.kind(), *printed_without, with_prompt->text));
   }
 
+  /// On another day the format has the date that it is given, or the template always the same.
+  bool is_same_later(const ChatFormat& format, const Messages& messages,
+                     const std::string& now) const {
+    const auto later = printed(messages, true, kOtherDate);
+    const auto expected = laid_out(format, messages, true, kOtherDate);
+    return later && (*later == now || (expected && is_same(format.kind(), *later, expected->text)));
+  }
+
   /// What the built-in format lays out; empty where it refuses the conversation.
   std::optional<LaidOut> laid_out(const ChatFormat& format, const Messages& messages,
-                                  bool add_generation_prompt) const {
+                                  bool add_generation_prompt,
+                                  const std::string& date = ChatOptions{}.date) const {
     ChatOptions options;
+    options.date = date;
     options.add_generation_prompt = add_generation_prompt;
     std::vector<std::int32_t> ids;
     try {
@@ -243,7 +222,7 @@ class Recognition {
     return source_.render(variables, date);
   }
 
-  /// A template that takes texts alone says nothing about images, or fails at lists of parts.
+  /// A template that takes texts alone leaves images out, or fails at lists of parts.
   bool prints_images(const Messages& messages) const {
     try {
       const auto text = printed(messages, true);
@@ -275,9 +254,12 @@ class Recognition {
   }
 
   const jinja::Template& source_;
+  bool asks_clock_;
   std::vector<std::string> specials_;
   std::optional<std::string> bos_, eos_;
   Tokenizer tokenizer_;
+  std::vector<Messages> probes_;
+  bool has_images_;  // the template prints some; one for texts alone says nothing about them
 };
 
 }  // namespace
@@ -289,7 +271,7 @@ std::optional<RecognisedTemplate> recognise_chat_template(const std::string& jin
     CARAVAN_CHECK(jinja.size() <= kMaxTemplateBytes, InputError, "it has more than {} bytes",
                   kMaxTemplateBytes);
     const jinja::Template source(jinja);
-    const Recognition recognition(source, tokenizer);
+    const Recognition recognition(source, jinja, tokenizer);
     for (const ChatFormatKind kind : kKinds) {
       if (const auto system = recognition.run(kind)) return RecognisedTemplate{kind, *system};
     }

@@ -27,9 +27,13 @@ std::size_t leading_space(std::string_view text) {
 
 }  // namespace
 
-std::string_view trim(std::string_view text) {
-  while (const std::size_t length = leading_space(text)) text.remove_prefix(length);
-  while (!text.empty()) {
+std::string_view trim(std::string_view text, Ends ends) {
+  while (ends != Ends::kLast) {
+    const std::size_t length = leading_space(text);
+    if (length == 0) break;
+    text.remove_prefix(length);
+  }
+  while (ends != Ends::kFirst && !text.empty()) {
     std::size_t start = text.size() - 1;
     while (start > 0 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
     if (leading_space(text.substr(start)) != text.size() - start) break;

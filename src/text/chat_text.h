@@ -5,7 +5,9 @@
 
 namespace caravan::text {
 
-/// `text` without white space at both ends: what a template's `trim` and Python's strip remove.
-std::string_view trim(std::string_view text);
+enum class Ends { kBoth, kFirst, kLast };
+
+/// `text` without white space at these ends: what a template's `trim` and Python's strip remove.
+std::string_view trim(std::string_view text, Ends ends = Ends::kBoth);
 
 }  // namespace caravan::text

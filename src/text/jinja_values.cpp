@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "caravan/core/error.h"
+#include "chat_text.h"
 
 namespace caravan::text::jinja {
 namespace {
 
-constexpr std::string_view kSpace = " \t\n\r\v\f";
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
 /// Python would mostly raise here too, but what it does in all such cases is not known here.
@@ -116,9 +116,11 @@ Value attribute_by_name(const Value& entry, const Value& name) {
   return item_of(entry, name);
 }
 
-std::string stripped(std::string_view text, std::string_view drop, bool left, bool right) {
-  if (left) text.remove_prefix(std::min(text.find_first_not_of(drop), text.size()));
-  if (right) text = text.substr(0, text.find_last_not_of(drop) + 1);
+std::string without_letters(std::string_view text, std::string_view drop, Ends ends) {
+  CARAVAN_CHECK(std::all_of(drop.begin(), drop.end(), [](char c) { return c >= 0; }), InputError,
+                "stripping letters outside ASCII is not supported");
+  if (ends != Ends::kLast) text.remove_prefix(std::min(text.find_first_not_of(drop), text.size()));
+  if (ends != Ends::kFirst) text = text.substr(0, text.find_last_not_of(drop) + 1);
   return std::string(text);
 }
 
@@ -222,9 +224,12 @@ Value list_of(const Value& value) {
   if (value.is_array()) return value;
   if (value.is_string()) {
     Value letters = Value::array();
-    for (const char c : text_of(value)) {
-      CARAVAN_CHECK(c >= 0, InputError, "letters outside ASCII one by one are not supported");
-      letters.push_back(std::string(1, c));
+    const std::string& text = text_of(value);
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t end = at + 1;
+      while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
+      letters.push_back(text.substr(at, end - at));
+      at = end;
     }
     return letters;
   }
@@ -299,7 +304,7 @@ Value filtered(const std::string& name, const Value& value, const Arguments& arg
                const NamedArguments& named) {
   CARAVAN_CHECK(named.empty() || name == "map", InputError,
                 "the filter \"{}\" is not supported with {}=", name, named[0].first);
-  if (name == "trim" && arguments.empty()) return stripped(printed(value), kSpace, true, true);
+  if (name == "trim" && arguments.empty()) return std::string(trim(printed(value)));
   if (name == "length" || name == "count") return length_of(value);
   if (name == "string") return printed(value);
   if (name == "safe") return value;
@@ -378,8 +383,11 @@ Value called(const Value& object, const std::string& method, const Arguments& ar
   }
   const std::string& text = text_of(object);
   if (method == "strip" || method == "lstrip" || method == "rstrip") {
-    const std::string drop = arguments.empty() ? std::string(kSpace) : text_of(arguments[0]);
-    return stripped(text, drop, method != "rstrip", method != "lstrip");
+    const Ends ends = method == "strip"    ? Ends::kBoth
+                      : method == "lstrip" ? Ends::kFirst
+                                           : Ends::kLast;
+    if (arguments.empty()) return std::string(trim(text, ends));
+    return without_letters(text, text_of(arguments[0]), ends);
   }
   if (method == "split") return split(text, arguments);
   if (method == "startswith" && arguments.size() == 1)

@@ -276,13 +276,16 @@ TEST(ChatTemplate, FollowsTheLanguage) {
       "{% for a, b in {'x': 1, 'y': 2}.items() %}{% if loop.last and b != 2 %}wrong{% endif %}"
       "{% endfor %}",
       "{{- '' if messages is defined and nothing is not defined else 'wrong' -}}",
-      "{% if messages[-1]['role'] not in ['user', 'assistant', 'ipython'] %}wrong{% endif %}",
+      "{% if messages[-1]['role'] not in ['system', 'user', 'assistant', 'ipython'] %}wrong{% "
+      "endif %}",
       "{% set text %}  inner {% endset %}{% if text | trim != 'inner' %}wrong{% endif %}",
       "{% if not ('a' ~ 1 == 'a1' and 7 // 2 == 3 and 7 % 2 == 1 and -1 < 0) %}wrong{% endif %}",
       "{% if 'x-y'.split('-')[1] != 'y' or 'abc'.startswith('b') %}wrong{% endif %}",
       "{% if messages | selectattr('role', 'equalto', 'none') | list | length > 0 %}wrong{% endif "
       "%}",
       "{% for m in [] %}wrong{% else %}{% endfor %}",
+      "{% for c in '\u00c4b' %}{% if loop.last and c != 'b' or loop.first and c != '\u00c4' %}wrong"
+      "{% endif %}{% endfor %}",
       "  {% if true %}\n  {% endif %}\n  {# a comment #}\n",
       "{% if none is none and (none or 'x') == 'x' and ['a', 'b'] | join('+') == 'a+b' %}"
       "{% elif true %}wrong{% endif %}",
@@ -415,6 +418,88 @@ TEST(ChatTemplate, SeesRareCases) {
   }
   EXPECT_FALSE(
       recognise("{% if messages[-1].role == 'ipython' %}Tool.{% endif %}" + llama3() + kHeader));
+}
+
+// White space is what Python takes for it.
+TEST(ChatTemplate, StripsAsPythonDoes) {
+  const std::string content = "message['content']";
+  for (const std::string& same :
+       {content + ".strip()", content + " | string | trim", content + ".lstrip().rstrip()"}) {
+    expect_kind(llama3(same) + kHeader, ChatFormatKind::kLlama3);
+  }
+  for (const std::string& other :
+       {content + ".rstrip()", content + ".lstrip()", content + ".strip(' \n')",
+        content + ".strip(' \t\n\r\v\f')", content + ".strip('\n')", content + ".strip('\u00e9')",
+        content + " | trim | replace('\n', ' ')"}) {
+    EXPECT_FALSE(recognise(llama3(other) + kHeader)) << other;
+  }
+  for (const std::string& other :
+       {content + ".strip()", content + ".rstrip('\n')", content + ".strip('\t')",
+        content + ".replace('\r\n', '\n')", content + ".replace('\n\n\n', '\n\n')"}) {
+    EXPECT_FALSE(recognise(chatml("", other))) << other;
+  }
+}
+
+// What a message is may depend on its content, and on its neighbours.
+TEST(ChatTemplate, SeesConditionsOnMessages) {
+  const std::string known = chatml("");
+  const auto print = [](const std::string& condition) {
+    return "{% for m in messages %}{% if " + condition + " %}!{% endif %}{% endfor %}";
+  };
+  for (const std::string condition :
+       {"not m.content",
+        "not m.content.strip()",
+        "m.content.startswith('\n\n')",
+        "m.content.endswith('\t')",
+        "'/no_think' in m.content",
+        "'<tool_call>' in m.content",
+        "'<|im_end|>' in m.content",
+        "'[INST]' in m.content",
+        "'{{' in m.content",
+        "m.content == 'None'",
+        "m.content[0:1] == ['x']",
+        "'\u00c4' in m.content",
+        "m.role == 'system' and loop.index0 == 1",
+        "m.role == 'system' and loop.last",
+        "m.role == 'system' and loop.length == 1",
+        "m.role == 'assistant' and loop.first",
+        "loop.index0 == 12",
+        "loop.index0 == 40",
+        "m.role == 'system' and loop.index0 > 0 and loop.previtem.role == 'system'",
+        "m.role == 'assistant' and loop.index0 > 0 and loop.previtem.role == 'assistant'"}) {
+    EXPECT_FALSE(recognise(print(condition) + known)) << condition;
+  }
+  // Empty messages that vanish, or are not allowed.
+  const auto replaced = [](std::string text, const std::string& from, const std::string& to) {
+    return text.replace(text.find(from), from.size(), to);
+  };
+  EXPECT_FALSE(recognise(
+      replaced(replaced(known, "%}{{'<|im_start|>'", "%}{% if message.content %}{{'<|im_start|>'"),
+               "'\n'}}{% endfor %}", "'\n'}}{% endif %}{% endfor %}")));
+  EXPECT_FALSE(
+      recognise("{% for m in messages %}{% if not m.content %}{{ raise_exception('') }}"
+                "{% endif %}{% endfor %}" +
+                known));
+}
+
+TEST(ChatTemplate, SeesImagesInLaterTurnsAndAlone) {
+  const std::string image = "{{- '<|image|>' }}";
+  EXPECT_TRUE(recognise(plain_loop(image)));
+  for (const std::string other :
+       {"{%- if loop.first and not loop.last %}{{- '<|image|>' }}{%- elif loop.last %}"
+        "{{- '<|image|>' }}{%- endif %}",
+        "{%- if m['content'] | length > 1 %}{{- '<|image|>' }}{%- endif %}"}) {
+    EXPECT_FALSE(recognise(plain_loop(other))) << other;
+  }
+}
+
+// A template that prints the date on one day only is not the same on another.
+TEST(ChatTemplate, IsTheSameOnOtherDays) {
+  const std::string clock = "{% if strftime_now('%d %b %Y') != '26 Jul 2024' %}!{% endif %}";
+  for (const std::string& known : {llama3() + kHeader, chatml(""), llama31(kFixedDate)}) {
+    EXPECT_TRUE(recognise(known));
+    EXPECT_FALSE(recognise(clock + known)) << known;
+  }
 }
 
 TEST(ChatTemplate, BoundsTheWorkOfHostileTemplates) {
