@@ -18,6 +18,7 @@
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
 #include "caravan/parallel/mpi_environment.h"
+#include "fault.h"
 
 namespace caravan::app {
 namespace {
@@ -36,12 +37,6 @@ std::vector<std::string> environment_names() {
   return names;
 }
 
-// One place for messages of last resort: the log may not be set up yet.
-void report(const std::string& message) {
-  const std::string text = fmt::format("caravan: error: {}\n", log::escape_control(message));
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
-
 int to_int(ExitCode code) { return static_cast<int>(code); }
 
 // Runs `work`; what it throws becomes a message (of one rank of many) and a code.
@@ -49,39 +44,21 @@ template <typename Work>
 int guarded(bool speaks, const Work& work) {
   try {
     return work();
-  } catch (const Error& error) {
-    if (speaks) report(error.what());
-    return to_int(error.code());
-  } catch (const std::bad_alloc&) {
-    if (speaks) report("out of memory: use more nodes, or fewer ranks on each");
-    return to_int(ExitCode::kConfig);
-  } catch (const std::exception& error) {
-    if (speaks) report(fmt::format("unexpected: {}", error.what()));
-    return to_int(ExitCode::kInternal);
+  } catch (...) {
+    const Fault fault = current_fault();
+    if (speaks) report(fault.message);
+    return to_int(fault.code);
   }
 }
 
-// Faults that all ranks know of end in the ordinary way. Any other one may leave peers waiting in a
-// collective, so this rank speaks for itself and ends the prepared.
 int run_on_all_ranks(int& argc, char**& argv, const ParsedOptions& parsed) {
   parallel::MpiEnvironment mpi(argc, argv);
   log::configure(parsed.options.log_level, mpi.world_rank(), mpi.world_size());
   install_stop_signals();  // once more: MPI has handlers of its own
   report_write_limits_as_errors();
-  bool all_know = false;
-  const int code = guarded(true, [&] {
-    try {
-      const ExitCode result = run_command(parsed, mpi, environment_value);
-      all_know = true;
-      return to_int(result);
-    } catch (const AgreedError& error) {
-      all_know = true;
-      if (mpi.world_rank() == 0) report(error.what());
-      return to_int(error.code());
-    }
-  });
-  if (!all_know && mpi.world_size() > 1) mpi.abort(code);
-  return code;
+  // Ranks that were not connected are all the first of their own world: one speaks for them.
+  const int rank = mpi.world_size() > 1 ? mpi.world_rank() : launcher_rank(environment_value);
+  return guarded(rank == 0, [&] { return to_int(run_command(parsed, mpi, environment_value)); });
 }
 
 int run_alone(Command command, const ParsedOptions& parsed) {

@@ -24,6 +24,7 @@
 #include "caravan/model/decoder.h"
 #include "caravan/parallel/launch_check.h"
 #include "caravan/parallel/mpi_communicator.h"
+#include "fault.h"
 #include "leader_run.h"
 
 namespace caravan::app {
@@ -32,22 +33,14 @@ namespace {
 // Runs `step` on this rank and then agrees with all others that nobody failed.
 template <typename Step>
 void agreed(parallel::Communicator& communicator, const Step& step) {
-  int code = 0;
-  std::string message;
+  Fault fault{ExitCode::kOk, {}};
   try {
     step();
-  } catch (const Error& error) {
-    code = static_cast<int>(error.code());
-    message = error.what();
-  } catch (const std::bad_alloc&) {
-    code = static_cast<int>(ExitCode::kConfig);
-    message = "out of memory: use more nodes, or fewer ranks on each";
-  } catch (const std::exception& error) {
-    code = static_cast<int>(ExitCode::kInternal);
-    message = error.what();
+  } catch (...) {
+    fault = current_fault();
   }
   try {
-    parallel::agree_or_throw(communicator, code, message);
+    parallel::agree_or_throw(communicator, static_cast<int>(fault.code), fault.message);
   } catch (const CommError&) {
     throw;
   } catch (const Error& error) {
@@ -131,19 +124,14 @@ class Run {
         communicator_(parallel::make_world_communicator(mpi.world_size(), options.exchange)) {
     facts_.started = utc_timestamp();
     facts_.configuration = effective_options(Command::kRun, options_);
-    agreed(*communicator_, [&] {
-      check_launched(mpi, environment);
-      check_mesh(options_, mpi.world_size());
-    });
-    choose();
-    place();
-    forward_signals();
   }
 
-  ExitCode execute() {
+  ExitCode execute(const parallel::MpiEnvironment& mpi) {
+    start(mpi);
     prepare();
     if (!broadcast_value(*communicator_, needs_model())) return finish({}, nullptr);
     load();
+    phase_ = "answering";
     if (!leads()) {
       engine::Engine::follow(*decoder_, *communicator_);
       return finish({}, nullptr);
@@ -156,8 +144,27 @@ class Run {
     return finish(outcome, &engine);
   }
 
+  /// Where this rank is and what it was doing, for the message of a fault that only it knows.
+  std::string whereabouts() const {
+    return fmt::format("rank {} of {} on {}, {}", communicator_->rank(), communicator_->size(),
+                       parallel::host_name(), phase_);
+  }
+
+  /// Ending the job takes memory, of which there may be none left. Not collective.
+  void free_memory() { decoder_.reset(); }
+
  private:
   bool leads() const { return communicator_->rank() == 0; }
+
+  void start(const parallel::MpiEnvironment& mpi) {
+    agreed(*communicator_, [&] {
+      check_launched(mpi, environment_);
+      check_mesh(options_, mpi.world_size());
+    });
+    choose();
+    place();
+    forward_signals();
+  }
 
   // Where to compute. One rank looks: nobody computes on what it finds yet.
   void choose() {
@@ -221,6 +228,7 @@ class Run {
   }
 
   void prepare() {
+    phase_ = "checking the job";
     const Stopwatch watch;
     const auto free_bytes =
         gather(*communicator_, available_memory_bytes() / std::max(1, local_ranks_));
@@ -239,6 +247,7 @@ class Run {
   bool needs_model() const { return leads() && (options_.prompt || !output_->complete()); }
 
   void load() {
+    phase_ = "loading the weights";
     const Stopwatch watch;
     std::vector<std::byte> bytes;
     if (leads()) bytes = prepared_->model().file.serialize();
@@ -309,6 +318,7 @@ class Run {
   const Environment& environment_;
   std::unique_ptr<parallel::Communicator> communicator_;
   RunFacts facts_;
+  std::string_view phase_ = "starting";
   std::string host_;
   int local_ranks_ = 1;
   std::optional<ThreadTeam> team_;
@@ -322,10 +332,23 @@ class Run {
 
 }  // namespace
 
-ExitCode run_command(const ParsedOptions& parsed, const parallel::MpiEnvironment& mpi,
+ExitCode run_command(const ParsedOptions& parsed, parallel::MpiEnvironment& mpi,
                      const Environment& environment) {
-  Run run(parsed.options, mpi, environment);
-  return run.execute();
+  std::optional<Run> run;
+  try {
+    run.emplace(parsed.options, mpi, environment);
+    return run->execute(mpi);
+  } catch (const AgreedError&) {
+    run.reset();  // here, where all ranks do it: what is unwound must not wait for peers
+    throw;
+  } catch (...) {
+    if (mpi.world_size() == 1) throw;
+    // Peers may wait in a collective, and so would the end of `run`.
+    const Fault fault = current_fault();
+    if (run) run->free_memory();
+    report(fmt::format("{}: {}", run ? run->whereabouts() : "starting", fault.message));
+    mpi.abort(static_cast<int>(fault.code));
+  }
 }
 
 }  // namespace caravan::app

@@ -23,9 +23,12 @@ void* map_pages(std::int64_t bytes) {
   const auto mapped = static_cast<std::size_t>(bytes + slack);
   void* const address = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  CARAVAN_CHECK(address != MAP_FAILED, DeviceError,
-                "cannot allocate {} of memory: {}; ask for a smaller --kv-memory or more ranks",
-                format_bytes(static_cast<double>(bytes)), std::strerror(errno));
+  if (address == MAP_FAILED) {
+    throw Error(ExitCode::kConfig,
+                fmt::format("cannot allocate {} of memory: {}; ask for a smaller --kv-memory or "
+                            "more ranks",
+                            format_bytes(static_cast<double>(bytes)), std::strerror(errno)));
+  }
   if (slack == 0) return address;
   auto* const first = static_cast<std::byte*>(address);
   const auto misalignment = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(first) %

@@ -51,6 +51,8 @@ bool overlap(const cpu_set_t& a, const cpu_set_t& b) {
 
 }  // namespace
 
+std::string host_name() { return own_host().data(); }
+
 LaunchVerdict check_launch(int world_size, const LauncherHints& hints) {
   LaunchVerdict verdict;
   if (hints.open_mpi_size) {  // inside Slurm, srun's own variables then describe mpirun's daemons
@@ -61,13 +63,17 @@ LaunchVerdict check_launch(int world_size, const LauncherHints& hints) {
     }
     return verdict;
   }
-  if (hints.pmi_size && *hints.pmi_size != world_size) {
-    verdict.fault = mismatch("mpiexec (PMI)", *hints.pmi_size, world_size,
-                             "This launcher belongs to another MPI than the one caravan is linked "
-                             "to (caravan --version): use that one's mpirun.");
+  if (hints.pmi_size) {  // so here: mpiexec starts one daemon a node by srun
+    if (*hints.pmi_size != world_size) {
+      verdict.fault =
+          mismatch("mpiexec (PMI)", *hints.pmi_size, world_size,
+                   "This launcher belongs to another MPI than the one caravan is linked "
+                   "to (caravan --version): use that one's mpirun.");
+    }
     return verdict;
   }
-  if (hints.slurm_step_tasks && *hints.slurm_step_tasks != world_size) {
+  // More are connected than a step has tasks where components of a heterogeneous job share a world.
+  if (hints.slurm_step_tasks && *hints.slurm_step_tasks > world_size) {
     verdict.fault =
         mismatch("srun", *hints.slurm_step_tasks, world_size,
                  "Add --mpi=pmix to srun (`srun --mpi=list` shows what this site has).");

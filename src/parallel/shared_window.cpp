@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cstddef>
+#include <exception>
 #include <new>
 
 #include "caravan/core/log.h"
@@ -46,7 +47,7 @@ std::unique_ptr<SharedWindow> SharedWindow::make(MPI_Comm comm, std::int64_t slo
 }
 
 SharedWindow::SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floats)
-    : window_(window), slot_floats_(slot_floats) {
+    : uncaught_at_start_(std::uncaught_exceptions()), window_(window), slot_floats_(slot_floats) {
   CARAVAN_MPI(MPI_Comm_rank(comm, &rank_));
   CARAVAN_MPI(MPI_Comm_size(comm, &size_));
   MPI_Aint size = 0;
@@ -66,6 +67,7 @@ SharedWindow::SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floa
 }
 
 SharedWindow::~SharedWindow() {
+  if (std::uncaught_exceptions() > uncaught_at_start_) return;
   MPI_Win_unlock_all(window_);
   if (MPI_Win_free(&window_) != MPI_SUCCESS) log::warning("MPI_Win_free failed");
 }

@@ -18,6 +18,8 @@ class SharedWindow {
   /// Collective. @pre all ranks of `comm` are on one node. `comm` is borrowed and outlives it.
   static std::unique_ptr<SharedWindow> make(MPI_Comm comm, std::int64_t slot_floats);
 
+  /// Collective, but while an exception unwinds: peers may be elsewhere then, and the memory is
+  /// left to the end of the process.
   ~SharedWindow();
   SharedWindow(const SharedWindow&) = delete;
   SharedWindow& operator=(const SharedWindow&) = delete;
@@ -37,6 +39,7 @@ class SharedWindow {
 
   SharedWindow(MPI_Win window, MPI_Comm comm, std::int64_t slot_floats);
 
+  int uncaught_at_start_;
   int rank_ = 0;
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;

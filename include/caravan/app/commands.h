@@ -19,8 +19,9 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
 ExitCode tokenize_command(const ParsedOptions& parsed);
 
 /// Collective over all ranks; all return the same code. A fault that every rank knows of is thrown
-/// as AgreedError, any other error means that peers may wait and the job must be aborted.
-ExitCode run_command(const ParsedOptions& parsed, const parallel::MpiEnvironment& mpi,
+/// as AgreedError. Any other is reported by the rank that has it, which ends the job at once: peers
+/// may wait for it. (One rank alone throws it.)
+ExitCode run_command(const ParsedOptions& parsed, parallel::MpiEnvironment& mpi,
                      const Environment& environment);
 
 /// A fault that all ranks throw alike.

@@ -26,6 +26,9 @@ struct LaunchVerdict {
 /// Compares the number of connected ranks with what the launcher says it started.
 LaunchVerdict check_launch(int world_size, const LauncherHints& hints);
 
+/// Name of the node that this process runs on.
+std::string host_name();
+
 /// Where this rank runs.
 struct RankPlacement {
   std::string host;

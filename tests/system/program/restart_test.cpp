@@ -1,10 +1,13 @@
 // Nothing is lost and nothing is done twice: runs that are killed or stopped, and continued.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -77,6 +80,15 @@ class RestartTest : public ProgramTest {
     return 0;
   }
 
+  /// What a process has mapped now, as a limit.
+  static rlimit address_space(pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+    return {bytes, bytes};
+  }
+
   std::string expected_;
 };
 
@@ -99,6 +111,40 @@ TEST_F(RestartTest, ARankIsKilledAndAnotherNumberOfRanksContinues) {
   ASSERT_GT(victim, 0);
   ::kill(victim, SIGKILL);
   EXPECT_NE(process.wait().code, 0);
+  expect_continued(caravan_on(3, run("out.jsonl")));
+}
+
+// No memory is left to one rank while its peers go on to the next collective: each of the long
+// prompts needs larger buffers than the one before.
+TEST_F(RestartTest, AFaultOfOneRankEndsTheJobWithItsCause) {
+  std::string lines;
+  for (int i = 0; i < 12; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      lines += completion_request("r" + std::to_string(8 * i + j), "Record", {{"max_tokens", 40}});
+    }
+    const std::vector<int> prompt(static_cast<std::size_t>(150 + 25 * i), 65 + i);
+    lines += completion_request("long-" + std::to_string(i), prompt, {{"max_tokens", 4}});
+  }
+  folder_.write("prompts.jsonl", lines);
+  const ProcessResult whole = caravan(run("long.jsonl"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  expected_ = read_whole(folder_.file("long.jsonl"));
+  for (const std::string exchange : {"auto", "mpi"}) {
+    for (const std::string rank : {"0", "1"}) {
+      Arguments arguments = run("out.jsonl");
+      arguments.insert(arguments.end(), {"--exchange", exchange});
+      Process process(launch_command(2, arguments), options());
+      wait_for_records(process, finished_records() + 3);
+      const pid_t victim = rank_process(process.pid(), rank);
+      ASSERT_GT(victim, 0);
+      const rlimit no_more = address_space(victim);
+      ASSERT_EQ(::prlimit(victim, RLIMIT_AS, &no_more, nullptr), 0);
+      const ProcessResult result = process.wait();
+      EXPECT_EQ(result.code, 78) << result.err;
+      EXPECT_NE(result.err.find("rank " + rank + " of 2 on "), std::string::npos) << result.err;
+      EXPECT_NE(result.err.find("answering: "), std::string::npos) << result.err;
+    }
+  }
   expect_continued(caravan_on(3, run("out.jsonl")));
 }
 

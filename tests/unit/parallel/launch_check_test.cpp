@@ -29,6 +29,14 @@ TEST(LaunchCheck, TrustsMpirunInsideSlurm) {
   EXPECT_TRUE(verdict.warnings.empty());
 }
 
+TEST(LaunchCheck, TrustsMpiexecInsideSlurm) {
+  EXPECT_FALSE(check_launch(8, {.pmi_size = 8, .slurm_step_tasks = 2, .slurm_job_tasks = 8}).fault);
+}
+
+TEST(LaunchCheck, AcceptsAWorldOfSeveralComponents) {
+  EXPECT_FALSE(check_launch(3, {.slurm_step_tasks = 2, .slurm_job_tasks = 2}).fault);
+}
+
 TEST(LaunchCheck, WarnsWhenAJobsTasksAreNotUsed) {
   const auto verdict = check_launch(1, {.slurm_job_tasks = 4});
   EXPECT_FALSE(verdict.fault);
