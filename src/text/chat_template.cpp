@@ -129,10 +129,7 @@ class Recognition {
         bos_(content_of(spec, spec.bos_id)),
         eos_(content_of(spec, spec.eos_id)),
         tokenizer_(spelling_spec(spec)),
-        probes_(layout_probes()),
-        has_images_(std::any_of(probes_.begin(), probes_.end(), [this](const Messages& messages) {
-          return text::has_images(messages) && prints_images(messages);
-        })) {}
+        probes_(layout_probes()) {}
 
   /// The default system text if the template prints what the format does, or nothing.
   std::optional<std::string> run(ChatFormatKind kind) const {
@@ -166,7 +163,7 @@ class Recognition {
     if (has_tool_form && names_tool(messages)) return true;  // always the models' own
     const auto with_prompt = laid_out(format, messages, true);
     const auto without = laid_out(format, messages, false);
-    if (!with_prompt || !without || (has_images(messages) && !has_images_)) return true;
+    if (!with_prompt || !without || (has_images(messages) && !has_image_form())) return true;
     if (!with_prompt->is_faithful) return false;
     const auto printed_with = printed(messages, true);
     const auto printed_without = printed(messages, false);
@@ -222,6 +219,17 @@ class Recognition {
     return source_.render(variables, date);
   }
 
+  /// One for texts alone says nothing about images. Asked once texts are known to be the same, so
+  /// that a template without end is not run for each of them.
+  bool has_image_form() const {
+    if (!has_image_form_) {
+      has_image_form_ = std::any_of(probes_.begin(), probes_.end(), [this](const auto& messages) {
+        return has_images(messages) && prints_images(messages);
+      });
+    }
+    return *has_image_form_;
+  }
+
   /// A template that takes texts alone leaves images out, or fails at lists of parts.
   bool prints_images(const Messages& messages) const {
     try {
@@ -259,7 +267,7 @@ class Recognition {
   std::optional<std::string> bos_, eos_;
   Tokenizer tokenizer_;
   std::vector<Messages> probes_;
-  bool has_images_;  // the template prints some; one for texts alone says nothing about them
+  mutable std::optional<bool> has_image_form_;
 };
 
 }  // namespace
