@@ -29,9 +29,6 @@ const Group* next_group(const Sequence& sequence) {
 
 }  // namespace
 
-ImageSchedule::ImageSchedule(const ImageStoreLimits& limits, std::int64_t max_step_rows)
-    : store_(limits), max_step_rows_(static_cast<double>(max_step_rows)) {}
-
 void ImageSchedule::begin_step(std::span<Sequence* const> running) {
   if (store_.blocks().num_blocks() == 0) return;
   somebody_waits_ = false;
@@ -140,16 +137,25 @@ void ImageSchedule::share(const Sequence& parent, Sequence& child) {
   for (StoredImage* image : child.held_images) store_.share(*image);
 }
 
-double ImageSchedule::add_work(std::span<Sequence* const> running, model::StepPlan& plan) {
-  if (store_.num_unencoded() == 0 || plan.image_work.unit_count > 0) return 0;
-  StoredImage* next = store_.encoding();
-  for (std::size_t i = 0; i < running.size() && next == nullptr; ++i) {
-    const std::vector<StoredImage*>& held = running[i]->held_images;
-    const auto found =
-        std::find_if(held.begin(), held.end(), [](const auto* image) { return !image->stored(); });
-    if (found != held.end()) next = *found;
+double ImageSchedule::add_work(std::span<Sequence* const> running, double max_rows,
+                               model::StepPlan& plan) {
+  double rows = 0;
+  // To the end of the image; false if the budget ends before.
+  const auto encode = [&](StoredImage& image) {
+    while (!image.stored()) {
+      const bool fits = rows + store_.next_unit_rows(image) <= max_rows;
+      if (!fits && !plan.image_work.empty()) return false;
+      rows += store_.encode(image, max_rows - rows, plan);
+    }
+    return true;
+  };
+  if (store_.encoding() != nullptr && !encode(*store_.encoding())) return rows;
+  for (std::size_t i = 0; i < running.size() && store_.num_unencoded() > 0; ++i) {
+    for (StoredImage* image : running[i]->held_images) {
+      if (!encode(*image)) return rows;
+    }
   }
-  return next == nullptr ? 0 : store_.encode(*next, max_step_rows_, plan);
+  return rows;
 }
 
 std::int64_t ImageSchedule::computable_end(const Sequence& sequence) const {

@@ -142,25 +142,33 @@ void ImageStore::drop(StoredImage& image) {
   images_.erase(images_.find(image.content_hash));
 }
 
+double ImageStore::next_unit_rows(const StoredImage& image) const {
+  return cost_of(image.grid).unit_rows[static_cast<std::size_t>(image.units_done)];
+}
+
 double ImageStore::encode(StoredImage& image, double max_rows, model::StepPlan& plan) {
   CARAVAN_ASSERT(!image.stored() && (encoding_ == nullptr || encoding_ == &image),
                  "the encoder works on one image at a time");
-  model::StepPlan::ImageWork& work = plan.image_work;
+  model::StepPlan::ImageWork work;
   work.unit_begin = checked_cast<std::int32_t>(image.units_done);
   work.tiles_down = checked_cast<std::int32_t>(image.grid.down);
   work.tiles_across = checked_cast<std::int32_t>(image.grid.across);
-  const std::vector<double>& unit_rows = cost_of(image.grid).unit_rows;
   double rows = 0;
   do {
-    rows += unit_rows[static_cast<std::size_t>(image.units_done++)];
-  } while (!image.stored() &&
-           rows + unit_rows[static_cast<std::size_t>(image.units_done)] <= max_rows);
+    rows += next_unit_rows(image);
+    ++image.units_done;
+  } while (!image.stored() && rows + next_unit_rows(image) <= max_rows);
   work.unit_count = checked_cast<std::int32_t>(image.units_done) - work.unit_begin;
-  plan.image_blocks = image.blocks;
+  work.block_begin = checked_cast<std::int32_t>(plan.image_blocks.size());
+  work.block_count = checked_cast<std::int32_t>(image.blocks.size());
+  plan.image_blocks.insert(plan.image_blocks.end(), image.blocks.begin(), image.blocks.end());
   if (work.unit_begin == 0) {
-    plan.pixels = *image.pixels;
+    work.pixel_begin = checked_cast<std::int32_t>(plan.pixels.size());
+    work.pixel_count = checked_cast<std::int32_t>(image.pixels->size());
+    plan.pixels.insert(plan.pixels.end(), image.pixels->begin(), image.pixels->end());
     image.pixels.reset();
   }
+  plan.image_work.push_back(work);
   encoding_ = image.stored() ? nullptr : &image;
   if (image.stored()) {
     --num_unencoded_;

@@ -20,7 +20,7 @@ void clear(ScheduledStep& step) {
   step.plan.block_copies.clear();
   step.plan.argmax_rows.clear();
   step.plan.logit_rows.clear();
-  step.plan.image_work = {};
+  step.plan.image_work.clear();
   step.plan.pixels.clear();
   step.plan.image_blocks.clear();
   step.plan.image_rows.clear();
@@ -39,7 +39,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
       // Every running sequence's next token must fit a step.
       max_running_(std::min(limits.max_sequences, limits.max_step_tokens)),
       tables_({limits.kv_blocks, limits.block_tokens, limits.prefix_sharing}),
-      images_(limits.images, limits.max_step_tokens) {
+      images_(limits.images) {
   CARAVAN_ASSERT(
       max_running_ >= 1 && limits.block_tokens >= 1 && limits.max_scored_rows >= 1,
       "limits of the scheduler must be positive: {} sequences, {} step tokens, blocks of "
@@ -48,7 +48,15 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
 }
 
 std::int64_t Scheduler::budget_left() const {
-  return limits_.max_step_tokens - std::ssize(step_.plan.tokens);
+  const double left = static_cast<double>(limits_.max_step_tokens - std::ssize(step_.plan.tokens));
+  return static_cast<std::int64_t>(std::max(0.0, left - image_rows_));
+}
+
+/// A single unit may cost more than it was given: the rest of the budget does not pay for that.
+void Scheduler::add_image_work(double max_rows) {
+  const double rows = images_.add_work(running_, max_rows, step_.plan);
+  step_.image_work_rows += rows;
+  image_rows_ += std::min(rows, max_rows);
 }
 
 void Scheduler::submit(Sequence& sequence) {
@@ -61,21 +69,24 @@ void Scheduler::submit(Sequence& sequence) {
 ScheduledStep& Scheduler::plan() {
   clear(step_);
   scored_rows_left_ = limits_.max_scored_rows;
+  image_rows_ = 0;
   const std::int64_t put_backs_before = num_put_backs_;
   grow_running();
   images_.begin_step(running_);
-  step_.image_work_rows = images_.add_work(running_, step_.plan);
   for (Sequence* sequence : running_) {
     if (sequence->remaining() == 1) add_rows(*sequence, chunk_of(*sequence));
   }
+  // Half of what is left, so that prompts without images go on beside any number of images, and
+  // images beside any number of prompts.
+  add_image_work(static_cast<double>(budget_left()) / 2);
   // The first loop's sequences have nothing left to do.
   for (Sequence* sequence : running_) add_next_rows(*sequence);
   // Who was just put back must not take the blocks at once that an older one needs next.
   if (num_put_backs_ == put_backs_before) {
     while (budget_left() > 0 && admit()) add_next_rows(*running_.back());
   }
-  // For those who came just now.
-  step_.image_work_rows += images_.add_work(running_, step_.plan);
+  // What prompts did not need, also for those who came just now.
+  add_image_work(static_cast<double>(budget_left()));
   CARAVAN_ASSERT(!step_.empty() || (running_.empty() && waiting_.empty()),
                  "nothing can run, with {} sequences running, {} waiting and {} of {} blocks free",
                  num_running(), num_waiting(), blocks().num_free(), blocks().num_blocks());

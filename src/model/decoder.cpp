@@ -174,7 +174,7 @@ void Decoder::set_probe(std::function<void(std::int64_t layer, const at::Tensor&
 
 void Decoder::State::check(const StepPlan& plan) const {
   const std::int64_t num_rows = std::ssize(plan.tokens);
-  const bool has_work = plan.image_work.unit_count > 0;
+  const bool has_work = !plan.image_work.empty();
   CARAVAN_ASSERT(images || (!has_work && plan.image_rows.empty()),
                  "step {} has images, the model reads none", plan.number);
   if (images) images->check(plan);

@@ -62,6 +62,13 @@ ImageLayers::ImageLayers(const LlamaConfig& config, WeightSource& source,
       seeing_(at::empty({limits.max_step_tokens, config.hidden_size}, at::kFloat)) {}
 
 void ImageLayers::check(const StepPlan& plan) const {
+  for (const StepPlan::ImageWork& work : plan.image_work) {
+    CARAVAN_ASSERT(work.unit_count >= 1 &&
+                       lies_in(work.pixel_begin, work.pixel_count, std::ssize(plan.pixels)) &&
+                       lies_in(work.block_begin, work.block_count, std::ssize(plan.image_blocks)),
+                   "step {}: units [{}, {}) of an image do not fit the plan", plan.number,
+                   work.unit_begin, work.unit_begin + work.unit_count);
+  }
   std::int64_t next = 0;
   for (const StepPlan::ImageRows& part : plan.image_rows) {
     CARAVAN_ASSERT(part.row_begin >= next && part.row_count >= 1 &&
@@ -87,15 +94,18 @@ void ImageLayers::check(const StepPlan& plan) const {
 }
 
 void ImageLayers::run_work(const StepPlan& plan) {
-  const StepPlan::ImageWork& work = plan.image_work;
-  for (std::int64_t unit = work.unit_begin; unit < work.unit_begin + work.unit_count; ++unit) {
-    if (unit == 0) {
-      encoder_.embed({work.tiles_down, work.tiles_across}, plan.pixels);
-    } else if (unit <= encoder_.num_layers()) {
-      encoder_.run_layer(unit - 1);
-    } else {
-      const std::int64_t piece = unit - 1 - encoder_.num_layers();
-      store(encoder_.project(piece), piece * VisionEncoder::kChunkRows, plan.image_blocks);
+  for (const StepPlan::ImageWork& work : plan.image_work) {
+    for (std::int64_t unit = work.unit_begin; unit < work.unit_begin + work.unit_count; ++unit) {
+      if (unit == 0) {
+        encoder_.embed({work.tiles_down, work.tiles_across},
+                       part_of(plan.pixels, work.pixel_begin, work.pixel_count));
+      } else if (unit <= encoder_.num_layers()) {
+        encoder_.run_layer(unit - 1);
+      } else {
+        const std::int64_t piece = unit - 1 - encoder_.num_layers();
+        store(encoder_.project(piece), piece * VisionEncoder::kChunkRows,
+              part_of(plan.image_blocks, work.block_begin, work.block_count));
+      }
     }
   }
 }

@@ -71,7 +71,7 @@ std::vector<std::byte> StepPlan::serialize() const {
   put_vector(out, block_copies);
   put_vector(out, argmax_rows);
   put_vector(out, logit_rows);
-  put(out, &image_work, 1);
+  put_vector(out, image_work);
   put_vector(out, pixels);
   put_vector(out, image_blocks);
   put_vector(out, image_rows);
@@ -92,7 +92,7 @@ StepPlan StepPlan::deserialize(std::span<const std::byte> bytes) {
   plan.block_copies = reader.vector<BlockCopy>();
   plan.argmax_rows = reader.vector<std::int32_t>();
   plan.logit_rows = reader.vector<std::int32_t>();
-  plan.image_work = reader.value<ImageWork>();
+  plan.image_work = reader.vector<ImageWork>();
   plan.pixels = reader.vector<std::uint8_t>();
   plan.image_blocks = reader.vector<std::int32_t>();
   plan.image_rows = reader.vector<ImageRows>();

@@ -60,12 +60,16 @@ class ImageRig {
     const std::int64_t total = model::num_image_units(vision_, grid);
     for (std::int64_t unit = 0; unit < total; unit += units) {
       model::StepPlan plan;
-      plan.image_work.unit_begin = static_cast<std::int32_t>(unit);
-      plan.image_work.unit_count = static_cast<std::int32_t>(std::min(units, total - unit));
-      plan.image_work.tiles_down = static_cast<std::int32_t>(grid.down);
-      plan.image_work.tiles_across = static_cast<std::int32_t>(grid.across);
+      model::StepPlan::ImageWork work;
+      work.unit_begin = static_cast<std::int32_t>(unit);
+      work.unit_count = static_cast<std::int32_t>(std::min(units, total - unit));
+      work.tiles_down = static_cast<std::int32_t>(grid.down);
+      work.tiles_across = static_cast<std::int32_t>(grid.across);
       if (unit == 0) plan.pixels.assign(pixels.begin(), pixels.end());
+      work.pixel_count = static_cast<std::int32_t>(plan.pixels.size());
       plan.image_blocks = image.blocks;
+      work.block_count = static_cast<std::int32_t>(image.blocks.size());
+      plan.image_work = {work};
       decoder_.forward(model::StepPlan::deserialize(plan.serialize()));
     }
     images_.push_back(image);

@@ -24,15 +24,15 @@ namespace caravan::engine {
 
 class ImageSchedule {
  public:
-  /// @param max_step_rows  a step's work on an image costs at most as much as so many rows of text,
-  ///                       or is a single unit
-  ImageSchedule(const ImageStoreLimits& limits, std::int64_t max_step_rows);
+  explicit ImageSchedule(const ImageStoreLimits& limits) : store_(limits) {}
 
   /// Before the first row of a step is planned: gives back images that nobody will see again, and
   /// takes those that are needed. `running`: oldest first.
   void begin_step(std::span<Sequence* const> running);
-  /// Adds work on an image if there is some and the plan has none yet; returns its cost in rows.
-  double add_work(std::span<Sequence* const> running, model::StepPlan& plan);
+  /// Adds work on images, those of the oldest sequences first, that costs at most as much as
+  /// `max_rows` rows of text; one unit of work whatever it costs if the plan has none yet. Returns
+  /// its cost in rows.
+  double add_work(std::span<Sequence* const> running, double max_rows, model::StepPlan& plan);
 
   /// Takes the first images that a sequence needs that is to run behind all others, from position
   /// `begin` on; false if they are not to be had now. With `running` empty they always are.
@@ -61,7 +61,6 @@ class ImageSchedule {
   bool take_next(Sequence& sequence);
 
   ImageStore store_;
-  double max_step_rows_;
   bool somebody_waits_ = false;  // for images, in this step
   std::int64_t num_put_backs_ = 0;
 };

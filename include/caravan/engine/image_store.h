@@ -66,6 +66,8 @@ class ImageStore {
   StoredImage* encoding() const { return encoding_; }
   /// Images that are not encoded, or not to the end.
   std::int64_t num_unencoded() const { return num_unencoded_; }
+  /// What the next unit of an image costs, in rows of text. @pre not stored yet.
+  double next_unit_rows(const StoredImage& image) const;
   /// Puts the next units of an image into the plan: one at least, and more as long as together they
   /// cost at most as much as `max_rows` rows of text. Returns what they cost.
   /// @pre encoding() is null or `image`, which is not stored yet.

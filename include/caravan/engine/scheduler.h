@@ -1,6 +1,6 @@
 #pragma once
-// Who runs in the next step: running choices' next tokens first, then chunks of prompts, up to a
-// token budget.
+// Who runs in the next step: running choices' next tokens first, then chunks of prompts and work on
+// images, up to a token budget.
 //
 // Choices are served in the order of their requests. One is admitted when the blocks of all its
 // known tokens are free or there already, grows block by block, and when none is left the youngest
@@ -24,7 +24,7 @@ namespace caravan::engine {
 
 struct SchedulerLimits {
   std::int64_t max_sequences = 64;     // running at once
-  std::int64_t max_step_tokens = 512;  // rows of a step
+  std::int64_t max_step_tokens = 512;  // rows of a step, and what its work on images costs
   std::int64_t kv_blocks = 0;          // in the pool
   std::int64_t block_tokens = 16;      // positions per block
   std::int64_t max_scored_rows = 64;   // rows per step whose logits only score a prompt
@@ -47,7 +47,7 @@ struct ScheduledStep {
   std::int64_t decode_rows = 0;  // rows that continue a choice; the others are prompts or repeats
   double image_work_rows = 0;    // rows of text that cost as much as the work on an image
 
-  bool empty() const { return plan.tokens.empty() && plan.image_work.unit_count == 0; }
+  bool empty() const { return plan.tokens.empty() && plan.image_work.empty(); }
 };
 
 class Scheduler {
@@ -88,6 +88,7 @@ class Scheduler {
   void add_rows(Sequence& sequence, std::int64_t count);
   std::int64_t chunk_of(const Sequence& sequence) const;
   std::int64_t budget_left() const;
+  void add_image_work(double max_rows);
 
   SchedulerLimits limits_;
   std::int64_t max_running_;
@@ -98,6 +99,7 @@ class Scheduler {
   std::int64_t slots_used_ = 0;     // running ones and the forks they will have
   std::int64_t num_put_backs_ = 0;
   std::int64_t scored_rows_left_ = 0;  // of this step
+  double image_rows_ = 0;              // of this step's budget, that work on images has taken
   ScheduledStep step_;
 };
 

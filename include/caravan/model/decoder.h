@@ -63,7 +63,7 @@ class Decoder {
   const ShardShape& shape() const;
   std::int64_t weight_bytes() const;
 
-  /// Does the plan's work on an image, then runs embedding, layers and final norm for the plan's
+  /// Does the plan's work on images, then runs embedding, layers and final norm for the plan's
   /// rows and keeps the normalised rows that need logits. Collective. @pre plan.tokens.size() <=
   /// max_step_tokens, ids in [0, V) or those of extra embeddings, block ids below kv_blocks and
   /// image_blocks.

@@ -27,12 +27,17 @@ struct StepPlan {
     bool operator==(const BlockCopy&) const = default;
   };
 
-  /// Work on the image that is being encoded (VisionEncoder's units), done before the forward pass.
+  /// Work on an image (VisionEncoder's units). The encoder has one image at a time: an image's
+  /// units come in order, over one step or several, and no other's between them.
   struct ImageWork {
     std::int32_t unit_begin = 0;
-    std::int32_t unit_count = 0;  // 0: none in this step
-    std::int32_t tiles_down = 0;  // where the work contains unit 0
+    std::int32_t unit_count = 0;
+    std::int32_t tiles_down = 0;
     std::int32_t tiles_across = 0;
+    std::int32_t pixel_begin = 0;  // into `pixels`: [tiles][3][T][T] bytes with unit 0, else none
+    std::int32_t pixel_count = 0;
+    std::int32_t block_begin = 0;  // into `image_blocks`: the image's, all of them
+    std::int32_t block_count = 0;
     bool operator==(const ImageWork&) const = default;
   };
   /// Consecutive rows that see the same images. Rows in none see no image: the layers that read
@@ -57,12 +62,12 @@ struct StepPlan {
   std::vector<std::int32_t> argmax_rows;  // rows of which only the best token is needed
   std::vector<std::int32_t> logit_rows;   // rows whose logits the leader needs whole
   // Of models that read images; a step may have image work and no tokens.
-  ImageWork image_work;
-  std::vector<std::uint8_t> pixels;        // of its image, with unit 0: [tiles][3][T][T]
-  std::vector<std::int32_t> image_blocks;  // of its image, with pieces of the projection
-  std::vector<ImageRows> image_rows;       // in order
-  std::vector<std::int32_t> seen_tokens;   // tokens of the images that rows see
-  std::vector<std::int32_t> seen_blocks;   // block tables of those images
+  std::vector<ImageWork> image_work;  // in order, before the forward pass
+  std::vector<std::uint8_t> pixels;
+  std::vector<std::int32_t> image_blocks;
+  std::vector<ImageRows> image_rows;      // in order
+  std::vector<std::int32_t> seen_tokens;  // tokens of the images that rows see
+  std::vector<std::int32_t> seen_blocks;  // block tables of those images
   bool operator==(const StepPlan&) const = default;
 
   /// Flat bytes for the broadcast, and back. `bytes` comes from a peer of the same build.

@@ -169,6 +169,10 @@ TEST(ImageLayers, RefuseAPlanThatDoesNotFit) {
   refused({1, 2, 0, 1, 0, 2}, "rows [1, 3) that see images, of 2");
   refused({1, 1, 0, 2, 0, 2}, "the images that row 1 sees do not fit the plan");
   refused({1, 1, 0, 1, 0, 1}, "have 2 blocks, 1 are given");
+  StepPlan beyond = plan;
+  beyond.image_work = {{0, 1, 1, 1, 0, 5, 0, 0}};
+  test::expect_error<InternalError>([&] { decoder.forward(beyond); },
+                                    "units [0, 1) of an image do not fit the plan");
   StepPlan unknown = plan;
   unknown.tokens[1] = static_cast<std::int32_t>(config.vocab_size + 8);
   test::expect_error<InternalError>([&] { decoder.forward(unknown); }, "token id 339");
@@ -178,7 +182,7 @@ TEST(ImageLayers, RefuseAPlanThatDoesNotFit) {
   test::RandomWeightSource text_source(text, 53);
   Decoder blind(text, text_source, context, *comm, ImageRig::limits());
   StepPlan work = plan;
-  work.image_work = {0, 1, 1, 1};
+  work.image_work = {{0, 1, 1, 1, 0, 0, 0, 0}};
   test::expect_error<InternalError>([&] { blind.forward(work); }, "the model reads none");
 }
 

@@ -85,6 +85,8 @@ class Simulation {
 
   const Scheduler& scheduler() const { return scheduler_; }
   std::int64_t num_rows() const { return num_rows_; }
+  std::int64_t num_steps() const { return num_steps_; }
+  std::int64_t num_busy_steps() const { return num_busy_steps_; }
 
  private:
   struct Job {
@@ -95,30 +97,47 @@ class Simulation {
   };
 
   void encode(const ScheduledStep& step) {
-    const model::StepPlan& plan = step.plan;
-    const auto& work = plan.image_work;
-    if (work.unit_count == 0) {
-      EXPECT_EQ(step.image_work_rows, 0);
-      return;
+    double rows = 0;
+    double largest = 0;
+    for (const auto& work : step.plan.image_work) {
+      encode(step.plan, work);
+      const std::vector<double>& unit_rows = units_of(encoding_);
+      for (std::int32_t i = 0; i < work.unit_count; ++i) {
+        const double unit = unit_rows.at(static_cast<std::size_t>(work.unit_begin + i));
+        rows += unit;
+        largest = std::max(largest, unit);
+      }
     }
+    EXPECT_EQ(step.image_work_rows, rows);
+    // One budget for text and images, and one unit of work whatever it costs.
+    const auto together = static_cast<double>(step.plan.tokens.size()) + rows;
+    EXPECT_LE(together, static_cast<double>(limits_.max_step_tokens) + largest);
+    if (step.plan.image_work.size() > 2) ++num_busy_steps_;
+  }
+
+  void encode(const model::StepPlan& plan, const model::StepPlan::ImageWork& work) {
+    ASSERT_GE(work.unit_count, 1);
+    ASSERT_EQ(work.pixel_count, work.unit_begin == 0 ? 1 : 0);
     if (work.unit_begin == 0) {
-      ASSERT_EQ(plan.pixels.size(), 1U);
-      encoding_ = plan.pixels[0];
+      encoding_ = plan.pixels.at(static_cast<std::size_t>(work.pixel_begin));
       units_done_ = 0;
     }
     ASSERT_EQ(work.unit_begin, units_done_);
     ASSERT_EQ(work.tiles_across, tiles_of(encoding_));
-    ASSERT_EQ(std::ssize(plan.image_blocks), blocks_of(encoding_));
-    EXPECT_TRUE(work.unit_count == 1 ||
-                step.image_work_rows <= static_cast<double>(limits_.max_step_tokens));
+    ASSERT_EQ(work.block_count, blocks_of(encoding_));
     units_done_ += work.unit_count;
-    const std::int64_t num_units = std::ssize(
-        limits_.images.costs[static_cast<std::size_t>(tiles_of(encoding_) - 1)].unit_rows);
+    const std::int64_t num_units = std::ssize(units_of(encoding_));
     ASSERT_LE(units_done_, num_units);
     if (units_done_ <= num_units - kPieces) return;
-    for (const std::int32_t block : plan.image_blocks) {
+    for (std::int32_t i = 0; i < work.block_count; ++i) {
+      const std::int32_t block =
+          plan.image_blocks.at(static_cast<std::size_t>(work.block_begin + i));
       pool_[static_cast<std::size_t>(block)] = units_done_ == num_units ? encoding_ : -1;
     }
+  }
+
+  const std::vector<double>& units_of(std::int64_t number) const {
+    return limits_.images.costs[static_cast<std::size_t>(tiles_of(number) - 1)].unit_rows;
   }
 
   std::int64_t blocks_of(std::int64_t number) const {
@@ -249,6 +268,7 @@ class Simulation {
   std::int64_t num_rows_ = 0;
   std::int64_t encoding_ = -1;
   std::int64_t units_done_ = 0;
+  std::int64_t num_busy_steps_ = 0;  // that work on three images or more
   std::vector<std::unique_ptr<Job>> jobs_;
   std::int64_t num_steps_ = 0;
 };
@@ -306,6 +326,44 @@ TEST(ImageSchedule, ImagesThatOnlySharedRowsSeeAreNotTaken) {
   EXPECT_EQ(simulation.scheduler().images().store().num_reused(), 1) << "the second one";
 }
 
+TEST(ImageSchedule, AStepWorksOnAsManyImagesAsItsBudgetAllows) {
+  const auto steps = [](std::int64_t max_step_tokens, double unit_rows) {
+    SchedulerLimits limits = ample_limits();
+    limits.max_step_tokens = max_step_tokens;
+    for (auto& cost : limits.images.costs) cost.unit_rows.assign(10, unit_rows);
+    Simulation simulation(limits);
+    SamplingParams sampling;
+    sampling.max_tokens = 1;
+    for (std::int64_t i = 0; i < 6; ++i) {
+      simulation.submit({kImage, 1, 1, static_cast<std::int32_t>(i)}, {i}, sampling);
+    }
+    simulation.run_to_end();
+    return simulation.num_steps();
+  };
+  // Six images of 40 rows, and as many prompts of four tokens behind them.
+  EXPECT_EQ(steps(1000, 4), 2);
+  EXPECT_GE(steps(100, 4), 3);
+  EXPECT_LE(steps(100, 4), 5);
+  EXPECT_EQ(steps(8, 100), 60) << "one unit a step, whatever it costs";
+}
+
+TEST(ImageSchedule, PromptsAndImagesShareTheBudget) {
+  SchedulerLimits limits = ample_limits();
+  limits.max_step_tokens = 20;
+  limits.prefix_sharing = false;
+  for (auto& cost : limits.images.costs) cost.unit_rows.assign(40, 5);
+  Simulation simulation(limits);
+  SamplingParams sampling;
+  sampling.max_tokens = 1;
+  simulation.submit({kImage, 1}, {0}, sampling);
+  simulation.submit(std::vector<std::int32_t>(100, 1), {}, sampling);
+  // The text is first to come; then ten rows each, until it is through; then the image has all.
+  for (int i = 0; i < 9; ++i) ASSERT_TRUE(simulation.step());
+  EXPECT_EQ(simulation.num_rows(), 100);
+  simulation.run_to_end();
+  EXPECT_EQ(simulation.num_steps(), 9 + 6 + 1);
+}
+
 TEST(ImageSchedule, PlansGrowWithTheImagesSideBySideAndNotWithTheirSquare) {
   constexpr std::int32_t kImages = 50;
   ImageStoreLimits limits;
@@ -323,7 +381,7 @@ TEST(ImageSchedule, PlansGrowWithTheImagesSideBySideAndNotWithTheirSquare) {
   Sequence sequence;
   sequence.request = &request;
   sequence.images = &visibility;
-  ImageSchedule schedule(limits, 100);
+  ImageSchedule schedule(limits);
   ASSERT_TRUE(schedule.admit(sequence, 0, {}));
   model::StepPlan plan;
   schedule.add_rows(sequence, {10, kImages + 2}, 5, plan);
@@ -344,6 +402,7 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
   std::int64_t image_put_backs = 0;
   std::int64_t reused = 0;
   std::int64_t reused_rows = 0;
+  std::int64_t busy_steps = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -403,8 +462,10 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
     image_put_backs += simulation.scheduler().images().num_put_backs();
     reused += simulation.scheduler().images().store().num_reused();
     reused_rows += simulation.scheduler().tables().num_reused_positions();
+    busy_steps += simulation.num_busy_steps();
     if (HasFailure()) return;
   }
+  EXPECT_GT(busy_steps, 100) << "steps were meant to work on several images";
   EXPECT_GT(put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(image_put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(reused, 100);

@@ -129,21 +129,27 @@ TEST_F(ImageStoreTest, EncodesInUnitsWithinABound) {
   StoredImage& stored = *acquire({image("a", 3)}).at(0);  // 5 units
   model::StepPlan plan;
   EXPECT_EQ(store_.encode(stored, 9, plan), 8);
-  EXPECT_EQ(plan.image_work, (model::StepPlan::ImageWork{0, 2, 1, 3}));
+  ASSERT_EQ(plan.image_work.size(), 1U);
+  EXPECT_EQ(plan.image_work[0], (model::StepPlan::ImageWork{0, 2, 1, 3, 0, 5, 0, 3}));
   EXPECT_EQ(plan.pixels.size(), 5U);
   EXPECT_EQ(store_.encoding(), &stored);
   plan = {};
   EXPECT_EQ(store_.encode(stored, 1, plan), 4) << "one unit at least";
-  EXPECT_EQ(plan.image_work, (model::StepPlan::ImageWork{2, 1, 1, 3}));
+  EXPECT_EQ(plan.image_work.at(0), (model::StepPlan::ImageWork{2, 1, 1, 3, 0, 0, 0, 3}));
   EXPECT_TRUE(plan.pixels.empty());
   EXPECT_EQ(plan.image_blocks, stored.blocks);
   EXPECT_FALSE(stored.stored());
   plan = {};
+  EXPECT_EQ(store_.next_unit_rows(stored), 4);
   EXPECT_EQ(store_.encode(stored, 100, plan), 8);
   EXPECT_TRUE(stored.stored());
   EXPECT_EQ(store_.encoding(), nullptr);
   EXPECT_EQ(store_.num_encoded(), 1);
   EXPECT_EQ(store_.num_unencoded(), 0);
+  // Another image in the same step.
+  StoredImage& next = *acquire({image("b", 1)}).at(0);
+  EXPECT_EQ(store_.encode(next, 4, plan), 4);
+  EXPECT_EQ(plan.image_work.at(1), (model::StepPlan::ImageWork{0, 1, 1, 1, 0, 5, 3, 1}));
 }
 
 TEST_F(ImageStoreTest, GoesOnWithAnImageThatComesBackAndForgetsOneThatIsDropped) {

@@ -16,7 +16,7 @@ StepPlan sample_plan() {
   plan.block_copies = {{1, 2}};
   plan.argmax_rows = {1};
   plan.logit_rows = {2};
-  plan.image_work = {0, 3, 1, 2};
+  plan.image_work = {{3, 4, 1, 1, 0, 0, 0, 1}, {0, 3, 1, 2, 0, 2, 1, 1}};
   plan.pixels = {7, 255, 0};
   plan.image_blocks = {8, 2};
   plan.image_rows = {{0, 2, 0, 2, 0, 3}};
