@@ -107,6 +107,21 @@ bool BlockTables::grow(Sequence& sequence) {
   return missing <= 0 || allocate(missing, sequence.blocks);
 }
 
+std::int64_t BlockTables::reserve(Sequence& sequence, std::int64_t num_positions) {
+  const std::int64_t missing = blocks_for(num_positions) - std::ssize(sequence.blocks);
+  if (missing > 0 && !allocate(missing, sequence.blocks)) {
+    return std::ssize(sequence.blocks) * limits_.block_tokens;
+  }
+  return num_positions;
+}
+
+void BlockTables::trim(Sequence& sequence) {
+  while (std::ssize(sequence.blocks) > blocks_for(sequence.known())) {
+    release(sequence.blocks.back());
+    sequence.blocks.pop_back();
+  }
+}
+
 bool BlockTables::make_writable(Sequence& sequence,
                                 std::vector<model::StepPlan::BlockCopy>& copies) {
   const auto index = static_cast<std::size_t>(sequence.computed / limits_.block_tokens);

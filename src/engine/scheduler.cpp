@@ -29,6 +29,7 @@ void clear(ScheduledStep& step) {
   step.argmax_uses.clear();
   step.logit_uses.clear();
   step.decode_rows = 0;
+  step.draft_rows = 0;
   step.image_work_rows = 0;
 }
 
@@ -71,10 +72,14 @@ ScheduledStep& Scheduler::plan() {
   scored_rows_left_ = limits_.max_scored_rows;
   image_rows_ = 0;
   const std::int64_t put_backs_before = num_put_backs_;
+  settle_drafts();
   grow_running();
   images_.begin_step(running_);
+  const std::int64_t most_drafts = drafts_for_each();
   for (Sequence* sequence : running_) {
-    if (sequence->remaining() == 1) add_rows(*sequence, chunk_of(*sequence));
+    if (sequence->remaining() != 1) continue;
+    if (most_drafts > 0) draft(*sequence, most_drafts);
+    add_rows(*sequence, chunk_of(*sequence));
   }
   // Half of what is left, so that prompts without images go on beside any number of images, and
   // images beside any number of prompts.
@@ -117,14 +122,19 @@ void Scheduler::put_back_youngest() {
   ++num_put_backs_;
 }
 
+/// Whether places and blocks are free.
+bool Scheduler::can_start(const Sequence& sequence, const BlockTables::Prefix& prefix) const {
+  if (!running_.empty() && slots_used_ + slots_of(sequence) > max_running_) return false;
+  // A free block for everyone who runs, so that the newcomer is not put back at once.
+  const std::int64_t wanted = tables_.blocks_to_start(sequence, prefix) + num_running();
+  return wanted <= blocks().num_free();
+}
+
 bool Scheduler::admit() {
   if (waiting_.empty()) return false;
   Sequence& sequence = *waiting_.front();
-  if (!running_.empty() && slots_used_ + slots_of(sequence) > max_running_) return false;
   const BlockTables::Prefix prefix = tables_.find_prefix(sequence);
-  // A free block for everyone who runs, so that the newcomer is not put back at once.
-  const std::int64_t wanted = tables_.blocks_to_start(sequence, prefix) + num_running();
-  if (wanted > blocks().num_free()) return false;
+  if (!can_start(sequence, prefix)) return false;
   if (!images_.admit(sequence, prefix.num_positions, running_)) return false;
   tables_.start(sequence, prefix);
   waiting_.pop_front();
@@ -156,37 +166,105 @@ std::int64_t Scheduler::chunk_of(const Sequence& sequence) const {
   return count;
 }
 
+/// Rows of the next `count` positions; of guesses too if the sequence has some and they are all of
+/// the others.
 void Scheduler::add_rows(Sequence& sequence, std::int64_t count) {
   if (count <= 0) return;
   model::StepPlan& plan = step_.plan;
   const auto row_begin = checked_cast<std::int32_t>(plan.tokens.size());
   const std::int64_t begin = sequence.computed;
-  const std::int64_t end = begin + count;
+  const std::int64_t known = sequence.known();
+  const std::int64_t num_drafts = begin + count == known ? std::ssize(sequence.drafts) : 0;
+  const std::int64_t end = begin + count + num_drafts;
   const std::int64_t block_count = tables_.blocks_for(end);
   plan.segments.push_back(
-      {row_begin, checked_cast<std::int32_t>(count), checked_cast<std::int32_t>(begin),
+      {row_begin, checked_cast<std::int32_t>(end - begin), checked_cast<std::int32_t>(begin),
        checked_cast<std::int32_t>(plan.blocks.size()), checked_cast<std::int32_t>(block_count)});
   plan.blocks.insert(plan.blocks.end(), sequence.blocks.begin(),
                      sequence.blocks.begin() + block_count);
-  const bool scores = sequence.request->sampling.prompt_logprobs;
+  const SamplingParams& sampling = sequence.request->sampling;
   for (std::int64_t position = begin; position < end; ++position) {
     const auto row = static_cast<std::int32_t>(plan.tokens.size());
-    plan.tokens.push_back(sequence.token_at(position));
+    plan.tokens.push_back(position < known
+                              ? sequence.token_at(position)
+                              : sequence.drafts[static_cast<std::size_t>(position - known)]);
     plan.positions.push_back(static_cast<std::int32_t>(position));
-    const bool in_prompt = position + 1 < sequence.prompt_size();
-    if (in_prompt ? scores && position + 1 >= sequence.scored
-                  : sequence.samples() && position + 1 == sequence.known()) {
+    const std::int64_t next = position + 1;
+    const bool in_prompt = next < sequence.prompt_size();
+    if (in_prompt ? sampling.prompt_logprobs && next >= sequence.scored
+                  : sequence.samples() && next >= known) {
       const bool best_only = !in_prompt && !sequence.always_whole_logits &&
-                             argmax_suffices(sequence.request->sampling, sequence.num_generated());
+                             argmax_suffices(sampling, next - sequence.prompt_size());
       (best_only ? plan.argmax_rows : plan.logit_rows).push_back(row);
       (best_only ? step_.argmax_uses : step_.logit_uses).push_back({&sequence, position});
       if (in_prompt) --scored_rows_left_;
     }
   }
   if (count == 1 && begin >= sequence.prompt_size()) ++step_.decode_rows;
+  step_.draft_rows += num_drafts;
   images_.add_rows(sequence, {begin, end}, row_begin, plan);
-  sequence.computed = end;
+  sequence.computed = begin + count;
   tables_.note_computed(sequence);
+}
+
+/// Takes stock of the guesses of the last step.
+void Scheduler::settle_drafts() {
+  for (Sequence* sequence : running_) {
+    if (sequence->drafts.empty()) continue;
+    // A row to be repeated stands before all guesses.
+    const std::int64_t accepted = sequence->computed - sequence->draft_begin;
+    sequence->drafter.settle(std::ssize(sequence->drafts), std::max<std::int64_t>(0, accepted));
+    sequence->drafts.clear();
+    tables_.trim(*sequence);
+  }
+}
+
+/// Guesses that each running sequence may have in this step: none if rows of prompts or work on
+/// images come along, now or by those who could start.
+std::int64_t Scheduler::drafts_for_each() {
+  if (limits_.max_drafts == 0 || running_.empty()) return 0;
+  const std::int64_t rows = std::min(limits_.max_draft_rows, limits_.max_step_tokens);
+  const std::int64_t most = std::min(limits_.max_drafts, rows / num_running() - 1);
+  if (most <= 0 || images_.store().num_unencoded() > 0 ||
+      std::any_of(running_.begin(), running_.end(),
+                  [](const Sequence* sequence) { return sequence->remaining() > 1; })) {
+    return 0;
+  }
+  if (waiting_.empty()) return most;
+  const Sequence& next = *waiting_.front();
+  return can_start(next, tables_.find_prefix(next)) ? 0 : most;
+}
+
+void Scheduler::draft(Sequence& sequence, std::int64_t most) {
+  const Request& request = *sequence.request;
+  const std::int64_t known = sequence.known();
+  if (!sequence.samples() || sequence.pending_forks > 0 ||
+      images_.computable_end(sequence) < known) {
+    return;
+  }
+  // A row for each token that is still asked for.
+  most = std::min(most, request.sampling.max_tokens - sequence.num_generated() - 1);
+  if (most <= 0) return;
+  sequence.drafter.propose({request.prompt, sequence.generated}, most, limits_.num_tokens,
+                           sequence.drafts);
+  const std::int64_t end = tables_.reserve(sequence, known + std::ssize(sequence.drafts));
+  sequence.drafts.resize(static_cast<std::size_t>(end - known));
+  sequence.draft_begin = known;
+  num_drafted_ += end - known;
+}
+
+bool Scheduler::confirm(const ScheduledStep::Use& use) {
+  Sequence& sequence = *use.sequence;
+  if (sequence.state != Sequence::State::kRunning) return false;
+  if (use.position < sequence.computed) return true;
+  if (use.position + 1 != sequence.known()) return false;
+  const auto index = static_cast<std::size_t>(use.position - sequence.draft_begin);
+  if (sequence.drafts[index] != sequence.token_at(use.position)) return false;
+  // The row's keys and values are those of the token that it got.
+  sequence.computed = use.position + 1;
+  tables_.note_computed(sequence);
+  ++num_accepted_;
+  return true;
 }
 
 void Scheduler::fork(Sequence& parent, std::span<Sequence* const> children) {

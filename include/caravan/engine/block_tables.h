@@ -58,6 +58,11 @@ class BlockTables {
 
   /// Blocks for all known tokens; false if there are none.
   [[nodiscard]] bool grow(Sequence& sequence);
+  /// Blocks for `num_positions` positions, perhaps more than are known, or fewer: as many as it has
+  /// or can get at once. Returns for how many positions they are.
+  std::int64_t reserve(Sequence& sequence, std::int64_t num_positions);
+  /// Gives back the blocks behind the known tokens.
+  void trim(Sequence& sequence);
   /// Makes the sequence the only owner of the block that its next row is written to; false if there
   /// is no block to copy it to.
   [[nodiscard]] bool make_writable(Sequence& sequence,

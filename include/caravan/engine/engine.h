@@ -22,6 +22,7 @@ struct EngineLimits {
   std::int64_t kv_blocks = 0;          // blocks in the pool, the same on every rank
   std::int64_t image_blocks = 0;       // blocks of image tokens in theirs, as the decoder's limits
   bool prefix_sharing = true;          // prompts that begin alike are computed once
+  std::int64_t max_drafts = 11;        // guessed tokens of a choice in a step; 0: none
 };
 
 struct EngineStatistics {
@@ -29,7 +30,9 @@ struct EngineStatistics {
   std::int64_t prompt_tokens = 0;  // computed, repeats after put-back included
   std::int64_t reused_tokens = 0;  // of prompts and repeats, found in the KV cache instead
   std::int64_t generated_tokens = 0;
-  std::int64_t decode_tokens = 0;  // of these, those that took a row of their own
+  std::int64_t decode_tokens = 0;    // of these, those that took a row of their own
+  std::int64_t drafted_tokens = 0;   // guesses that were tried
+  std::int64_t accepted_tokens = 0;  // of these, those that came true; within decode_tokens
   std::int64_t put_backs = 0;
   std::int64_t running = 0;
   std::int64_t waiting = 0;

@@ -9,6 +9,10 @@
 // always goes on, so everything ends. No step costs more because more requests wait. A sequence
 // whose next rows see an image that is not encoded yet keeps its place without rows; the work on
 // images goes along with the rows of the others. Plain logic: knows no model, no text.
+//
+// A step of few rows takes little longer than one of a single row, because it reads all weights in
+// any case. So when few choices run and nobody can join them, each gets rows for guesses of its
+// next tokens (drafter.h): where a guess is what the row before it chose, its row counts as well.
 
 #include <cstdint>
 #include <deque>
@@ -30,6 +34,9 @@ struct SchedulerLimits {
   std::int64_t max_scored_rows = 64;   // rows per step whose logits only score a prompt
   bool prefix_sharing = true;          // between requests
   ImageStoreLimits images;             // none: prompts without images
+  std::int64_t max_drafts = 0;         // guessed tokens of a sequence in a step
+  std::int64_t max_draft_rows = 12;    // rows of a step with guesses, the others included
+  std::int64_t num_tokens = 0;         // ids from here on are never generated
 };
 
 /// One step: the plan for all ranks, and whose its rows are.
@@ -44,7 +51,8 @@ struct ScheduledStep {
   model::StepPlan plan;
   std::vector<Use> argmax_uses;  // one per plan.argmax_rows
   std::vector<Use> logit_uses;   // one per plan.logit_rows
-  std::int64_t decode_rows = 0;  // rows that continue a choice; the others are prompts or repeats
+  std::int64_t decode_rows = 0;  // rows that continue a choice
+  std::int64_t draft_rows = 0;   // rows of guesses; the others are prompts or repeats
   double image_work_rows = 0;    // rows of text that cost as much as the work on an image
 
   bool empty() const { return plan.tokens.empty() && plan.image_work.empty(); }
@@ -63,6 +71,11 @@ class Scheduler {
   /// running. Valid until the next call; plan.number is the caller's.
   ScheduledStep& plan();
 
+  /// Whether a row of the step stands behind the tokens that its sequence has got by now, so that
+  /// what it says counts. To be asked once for every use in order, after the sequence has got what
+  /// the uses before say: rows of wrong guesses do not count, nor do those of ended sequences.
+  bool confirm(const ScheduledStep::Use& use);
+
   /// The prompt of a running sequence is computed: its other choices start from the same blocks,
   /// right behind it in order.
   void fork(Sequence& parent, std::span<Sequence* const> children);
@@ -76,6 +89,8 @@ class Scheduler {
   std::int64_t num_running() const { return std::ssize(running_); }
   std::int64_t num_waiting() const { return std::ssize(waiting_); }
   std::int64_t num_put_backs() const { return num_put_backs_; }
+  std::int64_t num_drafted() const { return num_drafted_; }
+  std::int64_t num_accepted() const { return num_accepted_; }
   const BlockTables& tables() const { return tables_; }
   const BlockAllocator& blocks() const { return tables_.blocks(); }
   const ImageSchedule& images() const { return images_; }
@@ -83,7 +98,11 @@ class Scheduler {
  private:
   void grow_running();
   void put_back_youngest();
+  bool can_start(const Sequence& sequence, const BlockTables::Prefix& prefix) const;
   bool admit();
+  void settle_drafts();
+  std::int64_t drafts_for_each();
+  void draft(Sequence& sequence, std::int64_t most);
   void add_next_rows(Sequence& sequence);
   void add_rows(Sequence& sequence, std::int64_t count);
   std::int64_t chunk_of(const Sequence& sequence) const;
@@ -98,6 +117,8 @@ class Scheduler {
   std::deque<Sequence*> waiting_;   // oldest first
   std::int64_t slots_used_ = 0;     // running ones and the forks they will have
   std::int64_t num_put_backs_ = 0;
+  std::int64_t num_drafted_ = 0;
+  std::int64_t num_accepted_ = 0;
   std::int64_t scored_rows_left_ = 0;  // of this step
   double image_rows_ = 0;              // of this step's budget, that work on images has taken
   ScheduledStep step_;

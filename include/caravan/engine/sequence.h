@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "caravan/engine/drafter.h"
 #include "caravan/engine/image_visibility.h"
 #include "caravan/engine/prefix_index.h"
 #include "caravan/engine/request.h"
@@ -43,6 +44,10 @@ struct Sequence {
   std::int64_t pending_forks = 0;                      // choices that will start from its prompt
   std::int64_t scored = 0;                             // prompt log-probabilities known so far
   bool always_whole_logits = false;  // its best token was one that may not be sampled
+
+  Drafter drafter;
+  std::vector<std::int32_t> drafts;  // guesses of the tokens from `draft_begin` on, in this step
+  std::int64_t draft_begin = 0;
 
   const ImageVisibility* images = nullptr;  // of a prompt with images
   std::int64_t held_begin = 0;              // image of the request

@@ -69,6 +69,23 @@ TEST_F(GroupEngine, EqualsOneRankWithSharedPrefixes) {
   }
 }
 
+TEST_F(GroupEngine, EqualsOneRankWithGuesses) {
+  const std::vector<Request> requests = test::repetitive_requests();
+  Answers alone;
+  if (group_.rank() == 0) {
+    parallel::SingleCommunicator single;
+    EngineSetup plain;
+    plain.limits.max_drafts = 0;
+    alone = test::run_alone(single, source_, plain, requests);
+  }
+  EngineSetup setup;
+  setup.limits.max_sequences = 2;
+  const test::RunResult found = test::run_engine(group_, source_, setup, requests);
+  if (group_.rank() != 0) return;
+  test::expect_same_answers(found.answers, alone);
+  EXPECT_GT(found.statistics.accepted_tokens, 100);
+}
+
 TEST_F(GroupEngine, EqualsOneRankWithAPaddedVocabulary) {
   EngineSetup setup;
   setup.tokenizer_size = 262;

@@ -113,6 +113,26 @@ TEST_F(EngineImages, GiveTheSameBitsWithAndWithoutSharedPrefixes) {
   EXPECT_GT(put_backs, 2);
 }
 
+TEST_F(EngineImages, GiveTheSameBitsWithAndWithoutGuesses) {
+  std::vector<Request> requests = image_requests();
+  for (Request& request : requests) {
+    request.sampling.max_tokens += 30;
+    request.sampling.logit_bias = {{65, 30.0}, {66, 30.0}};
+  }
+  EngineSetup plain = vision_setup();
+  plain.limits.max_drafts = 0;
+  const Answers expected = run(plain, requests).answers;
+  for (const std::int64_t sequences : {1, 3}) {
+    SCOPED_TRACE("sequences " + std::to_string(sequences));
+    EngineSetup setup = vision_setup();
+    setup.limits.max_sequences = sequences;
+    const auto result = run(setup, requests);
+    expect_same_answers(result.answers, expected);
+    EXPECT_GT(result.statistics.accepted_tokens, 30);
+    EXPECT_GT(result.statistics.drafted_tokens, result.statistics.accepted_tokens);
+  }
+}
+
 TEST_F(EngineImages, LeaveTextAsATextModelAnswersIt) {
   std::vector<Request> requests = image_requests();
   std::vector<Request> text;
@@ -202,6 +222,7 @@ TEST_F(EngineImages, TextFlowsWhileAnImageIsEncoded) {
   test::show_images(image, {{1, 3}});
   EngineSetup setup = vision_setup();
   setup.limits.max_step_tokens = 3;  // one unit a step
+  setup.limits.max_drafts = 0;
   const auto result = run(setup, {text, image});
   const auto units = model::num_image_units(*test::uneven_vision_config().vision, {2, 2});
   EXPECT_EQ(result.statistics.steps, 40) << units << " units went along with the text's rows";

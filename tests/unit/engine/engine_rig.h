@@ -194,4 +194,36 @@ inline std::vector<engine::Request> alike_requests() {
   return requests;
 }
 
+/// Requests whose answers repeat themselves, so that guesses come true: the prompts do, and all but
+/// a few tokens are made unlikely. Greedy and sampled, with everything that has a say in a token.
+inline std::vector<engine::Request> repetitive_requests() {
+  std::vector<engine::Request> requests;
+  const auto add = [&](auto change) {
+    engine::SamplingParams sampling;
+    sampling.temperature = 0;
+    sampling.max_tokens = 40;
+    sampling.seed = static_cast<std::uint64_t>(requests.size());
+    sampling.logit_bias = {{65, 30.0}, {66, 30.0}, {67, 29.0}};
+    change(sampling);
+    requests.push_back(make_request(200 + std::ssize(requests), 12, sampling));
+    auto& prompt = requests.back().prompt;
+    for (std::size_t i = 0; i < 30; ++i) prompt.push_back(65 + static_cast<std::int32_t>(i % 3));
+  };
+  using Params = engine::SamplingParams;
+  add([](Params&) {});
+  add([](Params& p) { p.logit_bias.clear(); });
+  add([](Params& p) { p.temperature = 1; });
+  add([](Params& p) { p.temperature = 0.7, p.top_p = 0.9, p.logprobs = true, p.top_logprobs = 2; });
+  add([](Params& p) { p.temperature = 1, p.num_choices = 3, p.max_tokens = 25; });
+  add([](Params& p) {
+    p.repetition_penalty = 1.2, p.presence_penalty = 0.3, p.frequency_penalty = 0.1;
+  });
+  add([](Params& p) { p.logit_bias.clear(), p.min_tokens = 20, p.stop_ids = {66, 67}; });
+  add([](Params& p) { p.temperature = 1, p.min_tokens = 10, p.stop_strings = {"BCA", "AAB"}; });
+  add([](Params& p) { p.temperature = 1, p.stop_strings = {"CB"}, p.include_stop_string = true; });
+  add([](Params& p) { p.prompt_logprobs = true, p.logprobs = true, p.num_choices = 2; });
+  add([](Params& p) { p.temperature = 1.5, p.top_k = 2, p.min_p = 0.1, p.max_tokens = 70; });
+  return requests;
+}
+
 }  // namespace caravan::test

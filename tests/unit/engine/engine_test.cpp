@@ -100,6 +100,56 @@ TEST_F(EngineTest, GivesTheSameBitsWithAndWithoutSharedPrefixes) {
   EXPECT_GT(put_backs, 3);
 }
 
+TEST_F(EngineTest, GivesTheSameBitsWithAndWithoutGuesses) {
+  const std::vector<Request> requests = test::repetitive_requests();
+  EngineSetup plain;
+  plain.limits.max_drafts = 0;
+  const Answers expected = run(plain, requests).answers;
+  for (const Request& request : requests) {
+    SCOPED_TRACE("request " + std::to_string(request.id));
+    const auto alone = run({}, {request});
+    expect_same_answers(alone.answers, {{request.id, expected.at(request.id)}});
+    EXPECT_GT(alone.statistics.accepted_tokens, 0);
+    EXPECT_LE(alone.statistics.accepted_tokens, alone.statistics.drafted_tokens);
+  }
+  std::int64_t put_backs = 0;
+  for (const EngineLimits& limits :
+       {EngineLimits{1, 512, 400}, {2, 512, 400}, {4, 16, 400}, {3, 5, 400}, {3, 64, 9}}) {
+    for (const std::int64_t max_drafts : {1, 3, 20}) {
+      SCOPED_TRACE("sequences " + std::to_string(limits.max_sequences) + ", blocks " +
+                   std::to_string(limits.kv_blocks) + ", guesses " + std::to_string(max_drafts));
+      EngineSetup setup;
+      setup.limits = limits;
+      setup.limits.max_drafts = max_drafts;
+      const auto result = run(setup, requests);
+      expect_same_answers(result.answers, expected);
+      EXPECT_GT(result.statistics.accepted_tokens, 10);
+      put_backs += result.statistics.put_backs;
+    }
+  }
+  EXPECT_GT(put_backs, 2);
+}
+
+TEST_F(EngineTest, GuessesSaveStepsAndCountOnce) {
+  SamplingParams sampling;
+  sampling.temperature = 0;
+  sampling.max_tokens = 60;
+  sampling.logit_bias = {{65, 1000.0}};
+  const Request request = make_request(0, 10, sampling);
+  EngineSetup plain;
+  plain.limits.max_drafts = 0;
+  const EngineStatistics off = run(plain, {request}).statistics;
+  EXPECT_EQ(off.steps, 60);
+  EXPECT_EQ(off.drafted_tokens + off.accepted_tokens, 0);
+  const EngineStatistics on = run({}, {request}).statistics;
+  EXPECT_LT(on.steps, 15);
+  EXPECT_EQ(on.steps + on.accepted_tokens, 60);
+  EXPECT_EQ(on.accepted_tokens, on.drafted_tokens) << "one token is all that is likely";
+  EXPECT_EQ(on.generated_tokens, 60);
+  EXPECT_EQ(on.decode_tokens, 59) << "the prompt's row chooses the first";
+  EXPECT_EQ(on.prompt_tokens, 10);
+}
+
 TEST_F(EngineTest, GivesTheSameBitsForThreadsAndInstructionSets) {
   const std::vector<Request> requests = mixed_requests();
   const Answers expected = run({}, requests).answers;

@@ -63,8 +63,11 @@ class Simulation {
     encode(step);
     check_rows(step.plan);
     write_cache(step.plan);
-    for (const auto& use : step.logit_uses) take(*use.sequence);
-    for (const auto& use : step.argmax_uses) take(*use.sequence);
+    for (const auto& uses : {step.logit_uses, step.argmax_uses}) {
+      for (const auto& use : uses) {
+        if (scheduler_.confirm(use)) take(*use.sequence);
+      }
+    }
     check_references();
     return true;
   }
@@ -403,6 +406,7 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
   std::int64_t reused = 0;
   std::int64_t reused_rows = 0;
   std::int64_t busy_steps = 0;
+  std::int64_t accepted = 0;
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -414,6 +418,8 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
     limits.max_sequences = 1 + below(6);
     limits.max_step_tokens = 1 + below(24);
     limits.prefix_sharing = below(4) != 0;
+    limits.max_drafts = below(6);
+    limits.num_tokens = kImage;
     limits.images.block_tokens = 1 + below(9);
     for (std::size_t i = 0; i < limits.images.costs.size(); ++i) {
       limits.images.costs[i].tokens = kTileTokens * (static_cast<std::int64_t>(i) + 1);
@@ -461,6 +467,7 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
     put_backs += simulation.scheduler().num_put_backs();
     image_put_backs += simulation.scheduler().images().num_put_backs();
     reused += simulation.scheduler().images().store().num_reused();
+    accepted += simulation.scheduler().num_accepted();
     reused_rows += simulation.scheduler().tables().num_reused_positions();
     busy_steps += simulation.num_busy_steps();
     if (HasFailure()) return;
@@ -469,6 +476,7 @@ TEST(ImageScheduleProperty, RowsSeeTheirImagesAndEverythingEnds) {
   EXPECT_GT(put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(image_put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(reused, 100);
+  EXPECT_GT(accepted, 1000);
   EXPECT_GT(reused_rows, 10000) << "prompts were meant to begin alike";
 }
 

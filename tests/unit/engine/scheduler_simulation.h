@@ -42,8 +42,10 @@ struct Spec {
 /// it. Each step is checked: every position a row looks back at must be there and be right.
 class Simulation {
  public:
-  Simulation(const SchedulerLimits& limits, const std::vector<Spec>& specs)
-      : limits_(limits), scheduler_(limits) {
+  /// @param num_tokens  that the "model" knows: with few of them, guesses often come true
+  Simulation(const SchedulerLimits& limits, const std::vector<Spec>& specs,
+             std::uint64_t num_tokens = 1000)
+      : limits_(limits), num_tokens_(num_tokens), scheduler_(limits) {
     cache_.assign(static_cast<std::size_t>(limits.kv_blocks * limits.block_tokens), 0);
     for (const Spec& spec : specs) add(spec);
   }
@@ -116,8 +118,8 @@ class Simulation {
     job->request.sampling.prompt_logprobs = spec.scores;
     job->request.sampling.temperature = jobs_.size() % 2 == 0 ? 0.0 : 1.0;
     for (std::int64_t i = 0; i < spec.prompt_size; ++i) {
-      const auto own = static_cast<std::int32_t>(random_() % 1000);
-      const auto of_family = static_cast<std::int32_t>((7 * i + 31 * spec.family) % 1000);
+      const auto own = token(random_());
+      const auto of_family = token(static_cast<std::uint64_t>(7 * i + 31 * spec.family));
       job->request.prompt.push_back(i < spec.shared ? of_family : own);
     }
     for (std::int64_t choice = 0; choice < spec.num_choices; ++choice) {
@@ -132,12 +134,16 @@ class Simulation {
     jobs_.push_back(std::move(job));
   }
 
-  /// The "model": a token that depends on everything before it and on the choice.
-  static std::int32_t next_token(std::uint64_t prefix, std::int64_t choice) {
-    return static_cast<std::int32_t>((prefix + static_cast<std::uint64_t>(choice) * 77) % 1000);
+  std::int32_t token(std::uint64_t number) const {
+    return static_cast<std::int32_t>(number % num_tokens_);
   }
 
-  static std::vector<std::int32_t> expected_tokens(const Job& job, std::int64_t choice) {
+  /// The "model": a token that depends on everything before it and on the choice.
+  std::int32_t next_token(std::uint64_t prefix, std::int64_t choice) const {
+    return token((prefix >> 7) + static_cast<std::uint64_t>(choice) * 77);
+  }
+
+  std::vector<std::int32_t> expected_tokens(const Job& job, std::int64_t choice) const {
     std::uint64_t prefix = kNoPrefix;
     for (const std::int32_t token : job.request.prompt) prefix = extend(prefix, token);
     std::vector<std::int32_t> tokens;
@@ -166,6 +172,13 @@ class Simulation {
       row += segment.row_count;
     }
     ASSERT_EQ(row, std::ssize(plan.tokens));
+    for (const auto& job : jobs_) {
+      for (const auto& sequence : job->sequences) {
+        ASSERT_LE(std::ssize(sequence->blocks),
+                  scheduler_.tables().blocks_for(sequence->known() + std::ssize(sequence->drafts)))
+            << "blocks that nothing is written to";
+      }
+    }
   }
 
   std::size_t slot(const model::StepPlan& plan, const model::StepPlan::Segment& segment,
@@ -216,6 +229,7 @@ class Simulation {
 
   void take(const ScheduledStep::Use& use) {
     Sequence& sequence = *use.sequence;
+    if (!scheduler_.confirm(use)) return;
     Job& job = *jobs_[static_cast<std::size_t>(sequence.serial)];
     const std::uint64_t prefix = cached_prefix(sequence, use.position);
     if (use.scores_prompt()) {
@@ -270,6 +284,7 @@ class Simulation {
   }
 
   SchedulerLimits limits_;
+  std::uint64_t num_tokens_;
   Scheduler scheduler_;
   std::vector<std::unique_ptr<Job>> jobs_;
   std::vector<std::uint64_t> cache_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
 #include "caravan/core/error.h"
@@ -119,6 +120,8 @@ TEST(Scheduler, ThrowsWhenASequenceCanNeverFit) {
 TEST(SchedulerProperty, EverythingEndsRightOverAnyPool) {
   std::int64_t put_backs = 0;
   std::int64_t reused = 0;
+  std::int64_t drafted = 0;
+  std::int64_t accepted = 0;
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -144,8 +147,12 @@ TEST(SchedulerProperty, EverythingEndsRightOverAnyPool) {
     limits.max_step_tokens = 1 + below(24);
     limits.max_scored_rows = 1 + below(8);
     limits.prefix_sharing = below(4) != 0;
+    limits.max_drafts = below(8);
+    limits.max_draft_rows = 2 + below(12);
+    limits.num_tokens = 1000;
     limits.kv_blocks = (largest + limits.block_tokens - 1) / limits.block_tokens + below(12);
-    Simulation simulation(limits, specs);
+    const std::uint64_t num_tokens = std::array<std::uint64_t, 3>{1000, 2, 1}[random() % 3];
+    Simulation simulation(limits, specs, num_tokens);
     std::size_t submitted = 0;
     while (submitted < specs.size()) {
       if (below(2) == 0) simulation.submit(submitted++);
@@ -155,10 +162,14 @@ TEST(SchedulerProperty, EverythingEndsRightOverAnyPool) {
     simulation.expect_all_done();
     put_backs += simulation.scheduler().num_put_backs();
     reused += simulation.scheduler().tables().num_reused_positions();
+    drafted += simulation.scheduler().num_drafted();
+    accepted += simulation.scheduler().num_accepted();
     if (HasFailure()) return;
   }
   EXPECT_GT(put_backs, 100) << "the pools were meant to be too small";
   EXPECT_GT(reused, 1000) << "prompts were meant to begin alike";
+  EXPECT_GT(accepted, 1000);
+  EXPECT_GT(drafted - accepted, 1000) << "some guesses were meant to be wrong";
 }
 
 }  // namespace
