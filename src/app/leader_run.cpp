@@ -40,6 +40,10 @@ void log_summary(const batch::RunCounts& counts, const engine::EngineStatistics&
     log::info("summary: {} tokens of prompts and repeats were found in the KV cache",
               engine.reused_tokens);
   }
+  if (engine.drafted_tokens > 0) {
+    log::info("summary: {} tokens were guessed ahead, {} of them came true", engine.drafted_tokens,
+              engine.accepted_tokens);
+  }
   log::info(
       "summary: prefill {} tokens in {:.1f} s ({} tokens/s), decode {} tokens in {:.1f} s "
       "({} tokens/s), {} steps, {} put back",

@@ -210,6 +210,11 @@ void add_execution(Table& table) {
        "compute what prompts begin with alike once, and keep it while the KV cache has room; the "
        "answers are the same"},
       &JobOptions::prefix_sharing, {{"on", true}, {"off", false}}));
+  table.add(number_or_off_option(
+      {"speculation", "auto|off|N",
+       "tokens of a sequence guessed ahead in a step from what stood in its text before, where few "
+       "sequences run, and checked by the model; the answers are the same; auto: up to 11"},
+      &JobOptions::speculation, {0, 64}));
   table.add(flag_option({"no-verify", "", "do not check the checksums of weights while reading"},
                         &JobOptions::no_verify));
   Option& ranks = table.add(number_option<std::int64_t>(

@@ -77,6 +77,22 @@ Option flag_option(Described described, bool JobOptions::*member) {
   return option;
 }
 
+Option number_or_off_option(Described described, std::optional<std::int64_t> JobOptions::*member,
+                            Limits<std::int64_t> limits) {
+  Option option = number_option<std::int64_t>(std::move(described), member, limits, "auto");
+  option.set = [member, set_number = option.set](JobOptions& job, const std::string& text) {
+    if (text == "off") {
+      job.*member = 0;
+    } else {
+      set_number(job, text);
+    }
+  };
+  option.get = [member, get_number = option.get](const JobOptions& job) {
+    return job.*member == 0 ? OptionValues{"off"} : get_number(job);
+  };
+  return option;
+}
+
 Option bytes_option(Described described, std::optional<std::int64_t> JobOptions::*member) {
   Option option = make_option(std::move(described), OptionKind::kValue);
   option.set = [member](JobOptions& job, const std::string& text) {

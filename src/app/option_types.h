@@ -85,6 +85,10 @@ Option number_option(Described described, std::optional<Number> JobOptions::*mem
   return option;
 }
 
+/// As number_option with "auto"; "off" is 0.
+Option number_or_off_option(Described described, std::optional<std::int64_t> JobOptions::*member,
+                            Limits<std::int64_t> limits);
+
 template <typename Value>
 using Names = std::vector<std::pair<std::string, Value>>;
 

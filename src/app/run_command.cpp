@@ -254,6 +254,7 @@ class Run {
     communicator_->broadcast(bytes);
     limits_ = broadcast_value(*communicator_, leads() ? prepared_->memory().limits : limits_);
     limits_.prefix_sharing = options_.prefix_sharing;
+    if (options_.speculation) limits_.max_drafts = *options_.speculation;
     std::int64_t read_bytes = 0;
     agreed(*communicator_, [&] {
       file_.emplace(checkpoint::ModelFile::deserialize(bytes));

@@ -40,6 +40,8 @@ Json engine_of(const Manifest& manifest) {
           {"prompt_tokens_reused", manifest.engine.reused_tokens},
           {"generated_tokens", manifest.engine.generated_tokens},
           {"decode_tokens", manifest.engine.decode_tokens},
+          {"drafted_tokens", manifest.engine.drafted_tokens},
+          {"accepted_tokens", manifest.engine.accepted_tokens},
           {"put_backs", manifest.engine.put_backs},
           {"images_encoded", manifest.engine.images_encoded},
           {"images_reused", manifest.engine.images_reused},

@@ -62,6 +62,7 @@ struct JobOptions {
   std::optional<std::int64_t> kv_memory;     // bytes per rank
   std::optional<std::int64_t> image_memory;  // bytes per rank
   bool prefix_sharing = true;
+  std::optional<std::int64_t> speculation;  // most guesses; 0: off
   bool no_verify = false;
   std::optional<std::int64_t> ranks;        // plan
   std::optional<std::int64_t> node_memory;  // plan

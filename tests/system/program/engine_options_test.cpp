@@ -10,7 +10,10 @@ using json = nlohmann::json;
 class EngineOptionsTest : public ProgramTest {
  protected:
   std::string answers(int ranks, const Arguments& more) {
-    Arguments all = {"--overwrite", "--max-step-tokens", "48", "--max-sequences", "8"};
+    Arguments all = {"--overwrite", "--max-step-tokens", "48"};
+    if (std::find(more.begin(), more.end(), "--max-sequences") == more.end()) {
+      all.insert(all.end(), {"--max-sequences", "12"});
+    }
     if (ranks > 1) all.insert(all.end(), {"--threads", "1"});
     all.insert(all.end(), more.begin(), more.end());
     const Arguments arguments = run_arguments("out.jsonl", all);
@@ -41,7 +44,7 @@ TEST_F(EngineOptionsTest, SharedPrefixesLeaveTheOutputAsItIs) {
   const std::int64_t computed = engine_counts()["prompt_tokens_computed"];
   for (const int ranks : {1, 2, 3}) {
     const std::string little = ranks == 1 ? "300K" : "150K";  // of each rank
-    for (const Arguments& memory : {Arguments{}, Arguments{"--kv-memory", little}}) {
+    for (const Arguments& memory : {Arguments{}, {"--kv-memory", little, "--max-sequences", "8"}}) {
       EXPECT_EQ(answers(ranks, memory), expected) << ranks << " ranks, " << memory.size();
       const json counts = engine_counts();
       EXPECT_GT(counts["prompt_tokens_reused"], 11 * 150) << ranks << " ranks";
@@ -50,6 +53,36 @@ TEST_F(EngineOptionsTest, SharedPrefixesLeaveTheOutputAsItIs) {
       if (!memory.empty()) {
         EXPECT_GT(counts["put_backs"], 0) << ranks << " ranks";
       }
+    }
+  }
+}
+
+TEST_F(EngineOptionsTest, GuessesLeaveTheOutputAsItIs) {
+  std::string requests;
+  for (int i = 0; i < 6; ++i) {
+    const json more = {{"max_tokens", 50},
+                       {"temperature", i % 2},
+                       {"seed", i},
+                       {"n", 1 + i % 2},
+                       {"logit_bias", {{"65", 20}, {"66", 20}}},
+                       {"logprobs", i % 3 == 0 ? json(1) : json()}};
+    requests += completion_request("r-" + std::to_string(i), "again and again and again", more);
+  }
+  folder_.write("prompts.jsonl", requests);
+  const std::string expected = answers(1, {"--speculation", "off"});
+  EXPECT_EQ(engine_counts()["drafted_tokens"], 0);
+  EXPECT_FALSE(logged("guessed ahead"));
+  for (const int ranks : {1, 2, 3}) {
+    for (const Arguments& more :
+         {Arguments{"--max-sequences", "1"}, {"--max-sequences", "2", "--speculation", "3"}}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + more[1] + " sequences");
+      EXPECT_EQ(answers(ranks, more), expected);
+      const json counts = engine_counts();
+      EXPECT_GT(counts["accepted_tokens"], 20);
+      EXPECT_GE(counts["drafted_tokens"], counts["accepted_tokens"]);
+      EXPECT_LE(counts["decode_tokens"], counts["generated_tokens"].get<int>() - 9)
+          << "the first token of a choice is chosen by a row of its prompt";
+      EXPECT_TRUE(logged("guessed ahead"));
     }
   }
 }

@@ -248,6 +248,23 @@ TEST(OptionTable, EntriesAreConsistent) {
   }
 }
 
+TEST(OptionTable, ANumberMayBeOff) {
+  const auto shown = [](const JobOptions& job) {
+    for (const auto& [name, value] : effective_options(Command::kRun, job)) {
+      if (name == "speculation") return value;
+    }
+    return std::string("not there");
+  };
+  EXPECT_EQ(parse({}).speculation, std::nullopt);
+  EXPECT_EQ(shown(parse({"--speculation", "auto"})), "auto");
+  EXPECT_EQ(parse({"--speculation", "off"}).speculation, 0);
+  EXPECT_EQ(shown(parse({"--speculation", "off"})), "off");
+  EXPECT_EQ(parse({"--speculation", "12"}).speculation, 12);
+  EXPECT_EQ(shown(parse({"--speculation", "12"})), "12");
+  expect_error<UsageError>([] { parse({"--speculation", "65"}); }, "between 0 and 64");
+  expect_error<UsageError>([] { parse({"--prefix-sharing", "maybe"}); }, "on, off");
+}
+
 TEST(NearestName, SuggestsOnlyWhatIsNear) {
   const std::vector<std::string> names = {"max-tokens", "max-sequences", "model", "seed"};
   EXPECT_EQ(nearest_name("max-token", names), "max-tokens");
