@@ -21,7 +21,7 @@ step "2/5 build"
 if [ ! -e build/build.ninja ]; then
   cmake --preset release -DCARAVAN_BUILD_TESTS=OFF --log-level=WARNING >/dev/null
 fi
-cmake --build --preset release --parallel "$(nproc)" --target caravan
+cmake --build --preset release --parallel "$(bash jobs/usable-cpus.sh)" --target caravan
 "$program" --version
 
 step "3/5 model"

@@ -7,7 +7,7 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-cores=$(nproc)
+cores=$(bash jobs/usable-cpus.sh)
 # Checkouts in different folders share compiled files.
 export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$PWD
 

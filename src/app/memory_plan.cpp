@@ -1,10 +1,8 @@
 #include "caravan/app/memory_plan.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <string>
 
@@ -19,59 +17,6 @@ namespace caravan::app {
 namespace {
 
 constexpr std::int64_t kBlockTokens = ops::KvPool::kBlockTokens;
-
-std::optional<std::int64_t> read_number(const std::string& path) {
-  std::ifstream file(path);
-  std::int64_t number = 0;
-  if (file >> number) return number;
-  return std::nullopt;  // "max", or no such file
-}
-
-std::optional<std::int64_t> available_of_kernel() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::int64_t kib = 0;
-  std::string unit;
-  while (file >> name >> kib) {
-    std::getline(file, unit);
-    if (name == "MemAvailable:") return kib * 1024;
-  }
-  return std::nullopt;
-}
-
-// What a memory control group leaves, page cache counted as free. `folder` is the group's.
-std::optional<std::int64_t> left_in_group(const std::string& folder) {
-  const auto limit = read_number(folder + "/memory.max");
-  const auto used = read_number(folder + "/memory.current");
-  if (!limit || !used) return std::nullopt;
-  std::ifstream stat(folder + "/memory.stat");
-  std::string name;
-  std::int64_t bytes = 0;
-  std::int64_t cache = 0;
-  while (stat >> name >> bytes) {
-    if (name == "inactive_file" || name == "active_file") cache += bytes;
-  }
-  return std::max<std::int64_t>(0, *limit - *used + cache);
-}
-
-// The strictest limit from this process's group up to the root (version 2 of control groups).
-std::optional<std::int64_t> available_of_group() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  std::optional<std::int64_t> least;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("0::")) continue;
-    std::string group = line.substr(3);
-    while (true) {
-      if (const auto left = left_in_group("/sys/fs/cgroup" + group)) {
-        least = least ? std::min(*least, *left) : *left;
-      }
-      if (group.empty() || group == "/") break;
-      group.resize(group.rfind('/'));
-    }
-  }
-  return least;
-}
 
 // Blocks for sequences of `tokens` positions together; each may leave its last block part empty.
 std::int64_t blocks_for(std::int64_t tokens, std::int64_t sequences) {
@@ -289,13 +234,6 @@ std::string image_fault(const MemoryRequest& request, const MemoryPlan& plan, st
       request.image_bytes ? " (--image-memory)" : " within four fifths of the free memory",
       request.image_bytes ? fmt::format("--image-memory {} or more, ", plan.image_bytes_for(blocks))
                           : std::string());
-}
-
-std::int64_t available_memory_bytes() {
-  const auto physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  std::int64_t available = available_of_kernel().value_or(physical);
-  if (const auto group = available_of_group()) available = std::min(available, *group);
-  return available;
 }
 
 }  // namespace caravan::app

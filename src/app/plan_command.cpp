@@ -10,6 +10,7 @@
 #include "caravan/checkpoint/architecture.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "caravan/core/machine_limits.h"
 #include "caravan/core/partition.h"
 #include "caravan/cuda/device.h"
 #include "caravan/io/atomic_file.h"

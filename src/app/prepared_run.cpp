@@ -13,6 +13,7 @@
 #include "caravan/core/error.h"
 #include "caravan/core/faults.h"
 #include "caravan/core/log.h"
+#include "caravan/core/machine_limits.h"
 #include "caravan/core/thread_team.h"
 #include "caravan/ops/kv_pool.h"
 #include "caravan/text/utf8.h"

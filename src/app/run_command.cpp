@@ -19,6 +19,7 @@
 #include "caravan/app/version.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/log.h"
+#include "caravan/core/machine_limits.h"
 #include "caravan/core/thread_team.h"
 #include "caravan/cuda/device.h"
 #include "caravan/model/decoder.h"

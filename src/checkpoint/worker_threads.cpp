@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "caravan/core/thread_team.h"
+#include "caravan/core/machine_limits.h"
 
 namespace caravan::checkpoint {
 

@@ -1,7 +1,6 @@
 #include "caravan/core/thread_team.h"
 
 #include <immintrin.h>
-#include <sched.h>
 
 #include <atomic>
 #include <system_error>
@@ -87,14 +86,6 @@ void ThreadTeam::run_erased(Function function, const void* context) {
   for (std::uint32_t left = state_->running.load(std::memory_order_acquire); left != 0;) {
     left = await_change(state_->running, left);
   }
-}
-
-int usable_cpus() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
-  const int count = CPU_COUNT(&mask);
-  return count > 0 ? count : 1;
 }
 
 }  // namespace caravan

@@ -9,7 +9,8 @@
 #include <array>
 #include <cstring>
 
-#include "caravan/core/unique_handle.h"
+#include "caravan/core/machine_limits.h"
+#include "comm_handle.h"
 #include "mpi_check.h"
 
 namespace caravan::parallel {
@@ -27,6 +28,7 @@ struct PlacementRecord {
   std::array<char, 64> host;
   std::int32_t local_rank;
   std::int32_t local_size;
+  std::int32_t num_cpus;
   cpu_set_t mask;
 };
 
@@ -92,15 +94,17 @@ std::vector<RankPlacement> gather_placement() {
   PlacementRecord own{};
   own.host = own_host();
   own.mask = own_mask();
-  MPI_Comm node = MPI_COMM_NULL;
-  CARAVAN_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  own.num_cpus = usable_cpus();
+  MPI_Comm sharing_memory = MPI_COMM_NULL;
+  CARAVAN_MPI(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &sharing_memory));
+  const CommHandle node(sharing_memory);
   int local = 0;
   int world_size = 1;
-  CARAVAN_MPI(MPI_Comm_rank(node, &local));
+  CARAVAN_MPI(MPI_Comm_rank(node.get(), &local));
   own.local_rank = local;
-  CARAVAN_MPI(MPI_Comm_size(node, &local));
+  CARAVAN_MPI(MPI_Comm_size(node.get(), &local));
   own.local_size = local;
-  CARAVAN_MPI(MPI_Comm_free(&node));
   CARAVAN_MPI(MPI_Comm_size(MPI_COMM_WORLD, &world_size));
   std::vector<PlacementRecord> records(static_cast<std::size_t>(world_size));
   CARAVAN_MPI(MPI_Allgather(&own, sizeof(own), MPI_BYTE, records.data(), sizeof(own), MPI_BYTE,
@@ -113,8 +117,8 @@ std::vector<RankPlacement> gather_placement() {
           return std::strcmp(other.host.data(), record.host.data()) == 0 &&
                  overlap(other.mask, record.mask);
         });
-    ranks.push_back({record.host.data(), record.local_rank, record.local_size,
-                     std::max(1, CPU_COUNT(&record.mask)), std::max(1, static_cast<int>(sharing))});
+    ranks.push_back({record.host.data(), record.local_rank, record.local_size, record.num_cpus,
+                     std::max(1, static_cast<int>(sharing))});
   }
   return ranks;
 }

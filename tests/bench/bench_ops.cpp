@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "caravan/core/machine_limits.h"
 #include "caravan/ops/attention.h"
 #include "caravan/ops/elementwise.h"
 #include "caravan/ops/linear.h"

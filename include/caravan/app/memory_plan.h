@@ -94,8 +94,4 @@ MemoryPlan plan_memory(const MemoryRequest& request);
 /// do about it.
 std::string image_fault(const MemoryRequest& request, const MemoryPlan& plan, std::int64_t blocks);
 
-/// Bytes that one process of this node could still use: the kernel's estimate or what is left of
-/// the control group's limit, whichever is less.
-std::int64_t available_memory_bytes();
-
 }  // namespace caravan::app

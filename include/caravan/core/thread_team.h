@@ -52,7 +52,4 @@ class ThreadTeam {
   std::unique_ptr<State> state_;
 };
 
-/// Number of CPUs that this process may use (its affinity mask), at least 1.
-int usable_cpus();
-
 }  // namespace caravan

@@ -91,7 +91,7 @@ class Communicator {
 
 /// Throws the same error on every rank if any rank brings one: rank-local validation followed by a
 /// common verdict. Collective. `message` is empty where all is well; the lowest failing rank's text
-/// (with its rank) is thrown.
+/// (with its rank) is thrown. Other ranks than that one get its first 4 KiB.
 /// @throws Error with `code` of that rank.
 void agree_or_throw(Communicator& communicator, int code, const std::string& message);
 

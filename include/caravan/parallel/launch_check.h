@@ -34,7 +34,7 @@ struct RankPlacement {
   std::string host;
   int local_rank = 0;  // among the ranks of its node
   int local_size = 1;
-  int num_cpus = 1;  // in its affinity mask
+  int num_cpus = 1;  // that it may keep busy: its mask, at most the quota of its control groups
   int sharing = 1;   // ranks of the node whose masks overlap this one, itself included
   /// CPUs for each rank when the shared ones are divided evenly, at least 1.
   int fair_threads() const { return num_cpus / sharing > 1 ? num_cpus / sharing : 1; }

@@ -41,7 +41,5 @@ TEST(ThreadTeam, EndsWithoutHavingRun) {
 
 TEST(ThreadTeam, RefusesFewerThanOneThread) { EXPECT_THROW(ThreadTeam(0), ConfigError); }
 
-TEST(UsableCpus, IsAtLeastOne) { EXPECT_GE(usable_cpus(), 1); }
-
 }  // namespace
 }  // namespace caravan
