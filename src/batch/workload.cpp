@@ -39,6 +39,7 @@ std::vector<engine::Request> engine_requests(const Record& record,
     engine::Request request{first_id++, prompt.ids, std::move(images), record.sampling};
     images.clear();
     request.sampling.max_tokens = prompt.max_tokens;
+    request.sampling.prompt_index = std::ssize(requests);
     requests.push_back(std::move(request));
   }
   return requests;

@@ -27,11 +27,12 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
-double uniform_draw(std::uint64_t seed, std::int64_t choice, std::int64_t position) {
-  const auto place = static_cast<std::uint64_t>(position);
-  const auto stream = static_cast<std::uint64_t>(choice);
-  const auto bits =
-      philox4x32({low(place), high(place), low(stream), high(stream)}, {low(seed), high(seed)});
+double uniform_draw(std::uint64_t seed, const DrawPlace& place) {
+  const auto position = static_cast<std::uint64_t>(place.position);
+  const auto choice = static_cast<std::uint64_t>(place.choice);
+  const auto prompt = static_cast<std::uint64_t>(place.prompt);
+  const auto bits = philox4x32({low(position), high(position), low(choice), low(prompt)},
+                               {low(seed), high(seed)});
   const std::uint64_t word = (std::uint64_t{bits[1]} << 32) | bits[0];
   return static_cast<double>(word >> 11) * 0x1p-53;
 }

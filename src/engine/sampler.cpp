@@ -204,7 +204,8 @@ std::optional<std::int32_t> Sampler::choose(std::span<const float> logits,
   if (adjusted_[static_cast<std::size_t>(greedy)] == kForbidden) return std::nullopt;
   if (input.params.temperature <= 0) return static_cast<std::int32_t>(greedy);
   weigh(input.params);
-  const double draw = uniform_draw(input.params.seed, input.choice, std::ssize(input.generated));
+  const double draw = uniform_draw(
+      input.params.seed, {input.params.prompt_index, input.choice, std::ssize(input.generated)});
   return pick(weights_, draw * ordered_sum(weights_));
 }
 

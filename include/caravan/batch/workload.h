@@ -131,7 +131,8 @@ class Workload {
   WorkloadSummary summary_;
 };
 
-/// Requests for the engine of one record: one for each prompt. Ids count from `first_id`.
+/// Requests for the engine of one record: one for each prompt, each with random streams of its own.
+/// Ids count from `first_id`.
 /// @param images  of the record's prompt; records with images have one prompt.
 std::vector<engine::Request> engine_requests(const Record& record,
                                              const std::vector<TokenizedPrompt>& prompts,

@@ -14,10 +14,14 @@ namespace caravan::engine {
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key);
 
+/// Which token of a request a draw is for.
+struct DrawPlace {
+  std::int64_t prompt = 0;    // among those that share a seed; below 2^32, as is the choice
+  std::int64_t choice = 0;    // which of its n samples
+  std::int64_t position = 0;  // of the token among the generated ones
+};
+
 /// The draw for one token: uniform in [0, 1), a multiple of 2^-53.
-/// @param seed      of the request
-/// @param choice    which of its n samples
-/// @param position  of the token among the generated ones
-double uniform_draw(std::uint64_t seed, std::int64_t choice, std::int64_t position);
+double uniform_draw(std::uint64_t seed, const DrawPlace& place);
 
 }  // namespace caravan::engine

@@ -25,7 +25,9 @@ struct SamplingParams {
   double presence_penalty = 0.0;
   double frequency_penalty = 0.0;
   std::map<std::int32_t, double> logit_bias;
-  std::uint64_t seed = 0;  // draws depend on (seed, choice, number of the token) alone
+  std::uint64_t seed =
+      0;  // draws depend on (seed, prompt_index, choice, number of the token) alone
+  std::int64_t prompt_index = 0;  // among the prompts of one record, which share a seed
 
   std::int64_t max_tokens = 16;        // new tokens per choice; 0 is legal (prompt only)
   std::int64_t min_tokens = 0;         // stop ids and stop strings are not honoured before

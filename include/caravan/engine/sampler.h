@@ -2,9 +2,9 @@
 // From one row of logits to a token, and to log-probabilities.
 //
 // The chosen token depends on the row, the request's parameters, its tokens, and the draw of
-// (seed, choice, position): on nothing else, and not on the CPU. Log-probabilities are those of the
-// model, before penalties and temperature (as vLLM's default "raw_logprobs"). Leaves out: which
-// rows need logits at all (sequence.h), when to stop (choice_text.h).
+// (seed, prompt, choice, position): on nothing else, and not on the CPU. Log-probabilities are
+// those of the model, before penalties and temperature (as vLLM's default "raw_logprobs"). Leaves
+// out: which rows need logits at all (sequence.h), when to stop (choice_text.h).
 
 #include <cstdint>
 #include <optional>

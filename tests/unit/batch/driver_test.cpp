@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "caravan/parallel/single_communicator.h"
 #include "support/temporary_folder.h"
@@ -80,6 +83,30 @@ TEST_F(DriverTest, RecordsThatNeedNoStepDoNotHoldUpSignalsAndSyncs) {
     EXPECT_EQ(run(workload, written, {}), RunEnd::kFinished);
     EXPECT_EQ(written.num_done(), kRecords);
   }
+}
+
+TEST_F(DriverTest, PromptsOfARecordDrawForThemselves) {
+  const std::string fields =
+      R"(,"max_tokens":12,"ignore_eos":true,"seed":3,"n":2,"return_token_ids":true)";
+  const std::string path =
+      folder_.write("p.jsonl", completion_line("one", R"("Hi")", fields) + "\n" +
+                                   completion_line("three", R"(["Hi","Hi","Hi"])", fields) + "\n");
+  Workload workload(PromptFiles({path}, {}), parser_, rig_.builder);
+  Journal written(folder_.file("out.jsonl.part"), {{"a", "b"}}, workload.size());
+  EXPECT_EQ(run(workload, written, {}), RunEnd::kFinished);
+  written.finish(folder_.file("out.jsonl"));
+  std::istringstream lines(test::read_whole(folder_.file("out.jsonl")));
+  std::vector<std::vector<nlohmann::json>> answers;  // [record][choice]
+  for (std::string line; std::getline(lines, line);) {
+    answers.emplace_back();
+    for (const auto& choice : nlohmann::json::parse(line)["response"]["body"]["choices"]) {
+      answers.back().push_back(choice["token_ids"]);
+    }
+  }
+  ASSERT_EQ(answers.size(), 2U);
+  ASSERT_EQ(answers[1].size(), 6U);
+  EXPECT_EQ(std::vector(answers[1].begin(), answers[1].begin() + 2), answers[0]);
+  EXPECT_EQ(std::set(answers[1].begin(), answers[1].end()).size(), 6U);
 }
 
 }  // namespace

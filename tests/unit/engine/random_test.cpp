@@ -21,32 +21,43 @@ TEST(Philox, GivesThePublishedAnswers) {
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(UniformDraw, DependsOnSeedChoiceAndPosition) {
+TEST(UniformDraw, DependsOnSeedPromptChoiceAndPosition) {
   std::set<double> draws;
   for (const std::uint64_t seed : {0ULL, 1ULL, 1ULL << 32, ~0ULL}) {
-    for (std::int64_t choice = 0; choice < 3; ++choice) {
-      for (std::int64_t position = 0; position < 50; ++position) {
-        const double draw = uniform_draw(seed, choice, position);
-        EXPECT_EQ(draw, uniform_draw(seed, choice, position));
-        EXPECT_GE(draw, 0.0);
-        EXPECT_LT(draw, 1.0);
-        draws.insert(draw);
+    for (std::int64_t prompt = 0; prompt < 3; ++prompt) {
+      for (std::int64_t choice = 0; choice < 3; ++choice) {
+        for (std::int64_t position = 0; position < 50; ++position) {
+          const double draw = uniform_draw(seed, {prompt, choice, position});
+          EXPECT_EQ(draw, uniform_draw(seed, {prompt, choice, position}));
+          EXPECT_GE(draw, 0.0);
+          EXPECT_LT(draw, 1.0);
+          draws.insert(draw);
+        }
       }
     }
   }
-  EXPECT_EQ(draws.size(), 4U * 3U * 50U);
+  EXPECT_EQ(draws.size(), 4U * 3U * 3U * 50U);
+}
+
+// Answers of a version must stay what they are; the words are those of the cipher.
+TEST(UniformDraw, OfTheFirstPromptHasTheChoiceAndThePositionAsCounter) {
+  const Block bits = philox4x32({5, 0, 2, 0}, {7, 0});
+  const std::uint64_t word = (std::uint64_t{bits[1]} << 32) | bits[0];
+  EXPECT_EQ(uniform_draw(7, {.prompt = 0, .choice = 2, .position = 5}),
+            static_cast<double>(word >> 11) * 0x1p-53);
 }
 
 // Chi-square over 64 cells: 63 degrees of freedom, 0.1 % quantile on each side is 32.5 and 103.4.
 TEST(UniformDraw, FillsCellsEvenlyAlongEachCoordinate) {
   constexpr int kCells = 64;
   constexpr std::int64_t kDraws = 64000;
-  for (int coordinate = 0; coordinate < 3; ++coordinate) {
+  for (int coordinate = 0; coordinate < 4; ++coordinate) {
     std::vector<std::int64_t> hits(kCells, 0);
     for (std::int64_t i = 0; i < kDraws; ++i) {
-      const double draw = coordinate == 0   ? uniform_draw(static_cast<std::uint64_t>(i), 0, 0)
-                          : coordinate == 1 ? uniform_draw(7, i, 0)
-                                            : uniform_draw(7, 0, i);
+      const double draw = coordinate == 0   ? uniform_draw(static_cast<std::uint64_t>(i), {})
+                          : coordinate == 1 ? uniform_draw(7, {.prompt = i})
+                          : coordinate == 2 ? uniform_draw(7, {.choice = i})
+                                            : uniform_draw(7, {.position = i});
       ++hits[static_cast<std::size_t>(draw * kCells)];
     }
     const double expected = static_cast<double>(kDraws) / kCells;

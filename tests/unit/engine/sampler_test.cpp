@@ -110,7 +110,7 @@ TEST_F(SamplerTest, DrawsWithTheGivenProbabilities) {
   EXPECT_LT(chi_square, 20.5);
 }
 
-TEST_F(SamplerTest, DrawsDependOnSeedChoiceAndPositionOnly) {
+TEST_F(SamplerTest, DrawsDependOnSeedPromptChoiceAndPositionOnly) {
   const std::vector<float> logits(1000, 0.0F);
   SamplingParams params;
   params.seed = 11;
@@ -127,6 +127,9 @@ TEST_F(SamplerTest, DrawsDependOnSeedChoiceAndPositionOnly) {
   EXPECT_NE(draw(12, one, 0), base);
   EXPECT_NE(draw(11, one, 1), base);
   EXPECT_NE(draw(11, {}, 0), base);
+  params.prompt_index = 1;
+  EXPECT_NE(draw(11, one, 0), base);
+  params.prompt_index = 0;
   EXPECT_EQ(draw(11, one, 0), base) << "earlier draws leave nothing behind";
 }
 
