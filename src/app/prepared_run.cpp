@@ -206,6 +206,7 @@ void PreparedRun::check_records() {
   if (summary.open_ended > 0) {
     log::info("input: {} records have no max_tokens and may fill the context", summary.open_ended);
   }
+  workload_->require_readable();
   if (summary.faulty == 0) return;
   if (options_.on_invalid == OnInvalid::kFail) workload_->require_valid();
   constexpr std::size_t kMostLines = 50;

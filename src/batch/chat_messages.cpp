@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "request_fields.h"
 
@@ -18,6 +19,7 @@ constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "u
 }
 
 // The address in an image_url part: a text, or an object with `url` and `detail`.
+// @throws Refused where it has neither.
 RecordImage image_of(JsonFields& part, const std::string& path) {
   const std::string param = path + ".image_url";
   const Json* value = part.find("image_url");
@@ -29,17 +31,16 @@ RecordImage image_of(JsonFields& part, const std::string& path) {
                        json_kind(*value)),
            param);
   }
-  JsonFields fields(*value, param + ".");
-  const auto url = fields.text("url");
-  if (!url) refuse("missing_field", fmt::format("{}.url is missing", param), param + ".url");
+  JsonFields fields(*value, param + ".", part.faults());
+  std::string url = fields.needed_text("url");
   const std::string detail = fields.text("detail").value_or("auto");
   if (detail != "auto" && detail != "low" && detail != "high") {
-    refuse("invalid_value",
-           fmt::format("{}.detail must be auto, low or high, found \"{}\"", param, detail),
-           param + ".detail");
+    fields.note("invalid_value",
+                fmt::format("{}.detail must be auto, low or high, found \"{}\"", param, detail),
+                "detail");
   }
   part.add_unknown_of(fields);
-  return {*url, param};
+  return {std::move(url), param};
 }
 
 // Contents of messages: texts, or arrays of texts and images.
@@ -63,14 +64,16 @@ class ContentParser {
     }
     for (std::size_t i = 0; i < content.size(); ++i) {
       const std::string part_path = fmt::format("{}.{}", path, i);
-      if (!content[i].is_object()) {
-        refuse("invalid_type",
-               fmt::format("{} must be an object, found {}", part_path, json_kind(content[i])),
-               part_path);
-      }
-      JsonFields part(content[i], part_path + ".");
-      parse_part(part, part_path, message);
-      fields.add_unknown_of(part);
+      fields.faults().attempt([&] {
+        if (!content[i].is_object()) {
+          refuse("invalid_type",
+                 fmt::format("{} must be an object, found {}", part_path, json_kind(content[i])),
+                 part_path);
+        }
+        JsonFields part(content[i], part_path + ".", fields.faults());
+        parse_part(part, part_path, message);
+        fields.add_unknown_of(part);
+      });
     }
   }
 
@@ -78,9 +81,7 @@ class ContentParser {
   void parse_part(JsonFields& fields, const std::string& path, text::ChatMessage& message) {
     const std::string type = fields.text("type").value_or("");
     if (type == "text") {
-      const auto text = fields.text("text");
-      if (!text) refuse("missing_field", fmt::format("{}.text is missing", path), path + ".text");
-      message.content += *text;
+      message.content += fields.needed_text("text");
       return;
     }
     const bool is_image = type == "image_url" || type == "image" || type == "input_image";
@@ -98,6 +99,7 @@ class ContentParser {
              path);
     }
     if (std::ssize(record_.images) >= options_.max_images) {
+      if (std::exchange(too_many_, true)) return;  // one fault, and not one for each
       refuse("too_many_images",
              fmt::format("{} is image {} of the record, but a record may have {} (--max-images)",
                          path, record_.images.size() + 1, options_.max_images),
@@ -109,32 +111,40 @@ class ContentParser {
 
   const ParserOptions& options_;
   Record& record_;
+  bool too_many_ = false;
 };
+
+std::string parse_role(JsonFields& fields) {
+  std::string role = fields.needed_text("role");
+  const bool known = std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end();
+  if (!known && !fields.faults().concern(fields.path("role"))) {
+    fields.note("invalid_value",
+                fmt::format("{} must be system, developer, user, assistant or tool, found \"{}\"",
+                            fields.path("role"), role),
+                "role");
+  }
+  return role;
+}
 
 text::ChatMessage parse_message(JsonFields& fields, std::size_t index, OrderedBody& ordered,
                                 ContentParser& contents) {
-  const std::string path = fmt::format("messages.{}", index);
-  fields.ignore({"name", "tool_call_id"});  // no built-in layout shows them
-  const auto role = fields.text("role");
-  if (!role) refuse("missing_field", fmt::format("{}.role is missing", path), path + ".role");
-  if (std::find(kRoles.begin(), kRoles.end(), *role) == kRoles.end()) {
-    refuse("invalid_value",
-           fmt::format("{}.role must be system, developer, user, assistant or tool, found \"{}\"",
-                       path, *role),
-           path + ".role");
-  }
+  // No built-in layout shows these two.
+  fields.text("name");
+  fields.text("tool_call_id");
+  std::string role = parse_role(fields);
   const Json* old_call = fields.find("function_call");
   if (old_call != nullptr && !old_call->empty()) {
-    refuse("unsupported_parameter",
-           fmt::format("{}.function_call is not supported; use tool_calls", path),
-           path + ".function_call");
+    fields.note("unsupported_parameter",
+                fmt::format("{} is not supported; use tool_calls", fields.path("function_call")),
+                "function_call");
   }
-  text::ChatMessage parsed{*role, {}, parse_tool_calls(fields, ordered, index)};
+  text::ChatMessage parsed{std::move(role), {}, parse_tool_calls(fields, ordered, index)};
   const Json* content = fields.find("content");
-  if (content == nullptr && parsed.tool_calls.empty()) {
-    refuse("missing_field", fmt::format("{}.content is missing", path), path + ".content");
+  if (content != nullptr) {
+    fields.faults().attempt([&] { contents.parse(*content, fields, parsed); });
+  } else if (fields.find("tool_calls") == nullptr || fields.find("tool_calls")->empty()) {
+    fields.note("missing_field", fmt::format("{} is missing", fields.path("content")), "content");
   }
-  if (content != nullptr) contents.parse(*content, fields, parsed);
   return parsed;
 }
 
@@ -156,11 +166,13 @@ void parse_messages(JsonFields& body, OrderedBody& ordered, const ParserOptions&
     const std::string message_path = fmt::format("{}.{}", path, i);
     const Json& message = (*messages)[i];
     if (!message.is_object()) {
-      refuse("invalid_type",
-             fmt::format("{} must be an object, found {}", message_path, json_kind(message)),
-             message_path);
+      body.faults().add(
+          {400, "invalid_type",
+           fmt::format("{} must be an object, found {}", message_path, json_kind(message)),
+           message_path});
+      continue;
     }
-    JsonFields fields(message, message_path + ".");
+    JsonFields fields(message, message_path + ".", body.faults());
     record.messages.push_back(parse_message(fields, i, ordered, contents));
     body.add_unknown_of(fields);
   }

@@ -12,6 +12,7 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "caravan/image/pipeline.h"
+#include "record_faults.h"
 
 namespace caravan::batch {
 namespace {
@@ -94,20 +95,23 @@ std::variant<ImageBlocks, RecordFault> ImageCatalog::check(const Record& record,
   std::vector<ImageFacts> facts;
   std::set<ImageKey> distinct;
   std::int64_t prepared_bytes = 0;
+  RecordFaults faults;
   for (const RecordImage& image : record.images) {
     const Entry& entry = look_at(record.image_source, image.url);
     ++num_checked_;
     if (entry.fault >= 0) {
-      return RecordFault{400, "invalid_image",
-                         fmt::format("image {}: {}", image::describe_source(image.url),
-                                     faults_[static_cast<std::size_t>(entry.fault)]),
-                         image.param};
+      faults.add({400, "invalid_image",
+                  fmt::format("image {}: {}", image::describe_source(image.url),
+                              faults_[static_cast<std::size_t>(entry.fault)]),
+                  image.param});
+      continue;
     }
     facts.push_back(entry.facts);
     if (distinct.insert(entry.facts.content).second) {
       prepared_bytes += entry.facts.grid.num_tiles() * options_.tiling.tile_bytes();
     }
   }
+  if (faults.any()) return faults.joined();
   largest_record_bytes_ = std::max(largest_record_bytes_, prepared_bytes);
   if (index && computes(record)) {
     for (const ImageKey& image : distinct) {

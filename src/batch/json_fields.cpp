@@ -89,10 +89,6 @@ JsonObject parse_counting_keys(std::string_view text) {
 
 }  // namespace
 
-void refuse(std::string code, std::string message, std::string param, int status) {
-  throw Refused{{status, std::move(code), std::move(message), std::move(param)}};
-}
-
 JsonObject parse_json_object(std::string_view text) {
   if (const auto offset = text::find_invalid_utf8(text)) {
     refuse("invalid_json",
@@ -133,8 +129,12 @@ std::string_view json_kind(const Json& value) {
   return "something else";
 }
 
-JsonFields::JsonFields(const Json& object, std::string path)
-    : object_(&object), path_(std::move(path)) {}
+JsonFields::JsonFields(const Json& object, std::string path, RecordFaults& faults)
+    : object_(&object), path_(std::move(path)), faults_(&faults) {}
+
+void JsonFields::note(std::string code, std::string message, const std::string& name) {
+  faults_->add({400, std::move(code), std::move(message), path(name)});
+}
 
 const Json* JsonFields::find(const std::string& name) {
   known_.insert(name);
@@ -142,75 +142,69 @@ const Json* JsonFields::find(const std::string& name) {
   return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<bool> JsonFields::boolean(const std::string& name) {
+// The field where it has the type that `fits` wants.
+template <typename Fits>
+const Json* JsonFields::find_typed(const std::string& name, std::string_view type,
+                                   const Fits& fits) {
   const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_boolean()) {
-    refuse("invalid_type",
-           fmt::format("{} must be true or false, found {}", path(name), json_kind(*value)),
-           path(name));
-  }
-  return value->get<bool>();
+  if (value == nullptr || fits(*value)) return value;
+  note("invalid_type", fmt::format("{} must be {}, found {}", path(name), type, json_kind(*value)),
+       name);
+  return nullptr;
+}
+
+std::optional<bool> JsonFields::boolean(const std::string& name) {
+  const Json* value =
+      find_typed(name, "true or false", [](const Json& found) { return found.is_boolean(); });
+  return value == nullptr ? std::nullopt : std::optional(value->get<bool>());
 }
 
 std::optional<std::int64_t> JsonFields::integer(const std::string& name, std::int64_t low,
                                                 std::int64_t high) {
-  const Json* value = find(name);
+  const Json* value =
+      find_typed(name, "an integer", [](const Json& found) { return found.is_number_integer(); });
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number_integer()) {
-    refuse("invalid_type",
-           fmt::format("{} must be an integer, found {}", path(name), json_kind(*value)),
-           path(name));
-  }
   const bool too_large = value->is_number_unsigned() &&
                          value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
   const std::int64_t number = too_large ? INT64_MAX : value->get<std::int64_t>();
-  if (too_large || number < low || number > high) {
-    refuse(
-        "invalid_value",
-        fmt::format("{} must be between {} and {}, found {}", path(name), low, high, value->dump()),
-        path(name));
-  }
-  return number;
+  if (!too_large && number >= low && number <= high) return number;
+  note_range(name, fmt::format("{} and {}", low, high), *value);
+  return std::nullopt;
 }
 
 std::optional<double> JsonFields::number(const std::string& name, double low, double high) {
-  const Json* value = find(name);
+  const Json* value =
+      find_typed(name, "a number", [](const Json& found) { return found.is_number(); });
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) {
-    refuse("invalid_type",
-           fmt::format("{} must be a number, found {}", path(name), json_kind(*value)), path(name));
-  }
   const double number = value->get<double>();
-  if (!std::isfinite(number) || number < low || number > high) {
-    refuse(
-        "invalid_value",
-        fmt::format("{} must be between {} and {}, found {}", path(name), low, high, value->dump()),
-        path(name));
-  }
-  return number;
+  if (std::isfinite(number) && number >= low && number <= high) return number;
+  note_range(name, fmt::format("{} and {}", low, high), *value);
+  return std::nullopt;
+}
+
+void JsonFields::note_range(const std::string& name, const std::string& range, const Json& found) {
+  note("invalid_value",
+       fmt::format("{} must be between {}, found {}", path(name), range, found.dump()), name);
 }
 
 std::optional<std::string> JsonFields::text(const std::string& name) {
-  const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) {
-    refuse("invalid_type",
-           fmt::format("{} must be a string, found {}", path(name), json_kind(*value)), path(name));
-  }
-  return value->get<std::string>();
+  const Json* value =
+      find_typed(name, "a string", [](const Json& found) { return found.is_string(); });
+  return value == nullptr ? std::nullopt : std::optional(value->get<std::string>());
+}
+
+std::string JsonFields::needed_text(const std::string& name) {
+  if (find(name) != nullptr) return text(name).value_or("");
+  note("missing_field", fmt::format("{} is missing", path(name)), name);
+  return {};
 }
 
 std::optional<std::vector<std::int32_t>> JsonFields::ids(const std::string& name,
                                                          std::int64_t vocab_size) {
-  const Json* value = find(name);
+  const Json* value =
+      find_typed(name, "an array of token ids", [](const Json& found) { return found.is_array(); });
   if (value == nullptr) return std::nullopt;
-  if (!value->is_array()) {
-    refuse("invalid_type",
-           fmt::format("{} must be an array of token ids, found {}", path(name), json_kind(*value)),
-           path(name));
-  }
-  return token_ids(*value, path(name), vocab_size);
+  return token_ids(*value, path(name), vocab_size, *faults_);
 }
 
 void JsonFields::ignore(std::initializer_list<const char*> names) {
@@ -232,22 +226,24 @@ void JsonFields::add_unknown_of(const JsonFields& part) {
 }
 
 std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,
-                                    std::int64_t vocab_size) {
+                                    std::int64_t vocab_size, RecordFaults& faults) {
   std::vector<std::int32_t> ids;
   ids.reserve(array.size());
   for (std::size_t i = 0; i < array.size(); ++i) {
     const Json& element = array[i];
     if (!element.is_number_integer()) {
-      refuse("invalid_type",
-             fmt::format("{}.{} must be a token id, found {}", path, i, json_kind(element)),
-             fmt::format("{}.{}", path, i));
+      faults.add({400, "invalid_type",
+                  fmt::format("{}.{} must be a token id, found {}", path, i, json_kind(element)),
+                  fmt::format("{}.{}", path, i)});
+      continue;
     }
     if (!element.is_number_unsigned() ||
         element.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size)) {
-      refuse("invalid_value",
-             fmt::format("{}.{}: token id {} is not in the vocabulary (0 to {})", path, i,
-                         element.dump(), vocab_size - 1),
-             fmt::format("{}.{}", path, i));
+      faults.add({400, "invalid_value",
+                  fmt::format("{}.{}: token id {} is not in the vocabulary (0 to {})", path, i,
+                              element.dump(), vocab_size - 1),
+                  fmt::format("{}.{}", path, i)});
+      continue;
     }
     ids.push_back(element.get<std::int32_t>());
   }

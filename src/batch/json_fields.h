@@ -1,6 +1,6 @@
 #pragma once
 // Typed access to the fields of a request's JSON object. A field of the wrong type or out of range
-// ends the parse of that record with a fault that names it; null counts as absent.
+// is noted as a fault that names it, and counts as absent, as null does.
 
 #include <cstdint>
 #include <initializer_list>
@@ -11,19 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "caravan/batch/record.h"
+#include "record_faults.h"
 
 namespace caravan::batch {
 
 using Json = nlohmann::json;
-
-/// Thrown inside the parser and turned into a RecordFault at its border.
-struct Refused {
-  RecordFault fault;
-};
-
-[[noreturn]] void refuse(std::string code, std::string message, std::string param,
-                         int status = 400);
 
 struct JsonObject {
   Json value;
@@ -37,9 +29,9 @@ JsonObject parse_json_object(std::string_view text);
 
 class JsonFields {
  public:
-  /// @param object  must be a JSON object and outlive this. `path` is put before names:
-  /// "messages.0."
-  JsonFields(const Json& object, std::string path);
+  /// @param object  must be a JSON object and outlive this, as must `faults`. `path` is put before
+  /// names: "messages.0."
+  JsonFields(const Json& object, std::string path, RecordFaults& faults);
 
   /// The field, or null where it is absent or JSON null. Marks the name as known.
   const Json* find(const std::string& name);
@@ -47,6 +39,8 @@ class JsonFields {
   std::optional<std::int64_t> integer(const std::string& name, std::int64_t low, std::int64_t high);
   std::optional<double> number(const std::string& name, double low, double high);
   std::optional<std::string> text(const std::string& name);
+  /// A text that must be there; empty, with a fault, if it is not.
+  std::string needed_text(const std::string& name);
   /// An array of token ids.
   std::optional<std::vector<std::int32_t>> ids(const std::string& name, std::int64_t vocab_size);
   /// Accepts and ignores these.
@@ -57,17 +51,26 @@ class JsonFields {
   void add_unknown_of(const JsonFields& part);
   std::string path(const std::string& name) const { return path_ + name; }
 
+  /// Where faults of this object and its parts go.
+  RecordFaults& faults() { return *faults_; }
+  /// Notes a fault of one of its fields.
+  void note(std::string code, std::string message, const std::string& name);
+
  private:
+  template <typename Fits>
+  const Json* find_typed(const std::string& name, std::string_view type, const Fits& fits);
+  void note_range(const std::string& name, const std::string& range, const Json& found);
+
   const Json* object_;
   std::string path_;
+  RecordFaults* faults_;
   std::set<std::string> known_;
   std::vector<std::string> unknown_in_parts_;
 };
 
-/// Elements of an array of token ids.
-/// @throws Refused naming the element.
+/// Elements of an array of token ids, without those that are none: they become faults.
 std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,
-                                    std::int64_t vocab_size);
+                                    std::int64_t vocab_size, RecordFaults& faults);
 
 /// "a string", "an array" ... for messages.
 std::string_view json_kind(const Json& value);

@@ -50,6 +50,7 @@ std::string_view without_line_end(std::string_view text) {
 struct PromptFiles::State {
   PromptFilesOptions options;
   std::vector<OneFile> files;
+  std::vector<std::string> unreadable;
   std::optional<io::InputFile> open_file;
   std::int32_t open_index = -1;
   std::optional<io::InputFile> standard_input;  // stays open: its file has no name
@@ -60,6 +61,7 @@ struct PromptFiles::State {
   void add_input(const std::string& input);
   void add(const std::string& path);
   void add_standard_input();
+  void parse_yaml(OneFile& file, const std::string& text);
   void check_distinct() const;
   void make_labels();
   io::InputFile& open(std::int32_t index);
@@ -83,10 +85,16 @@ void PromptFiles::State::add(const std::string& path) {
   OneFile file;
   file.path = file.storage = path;
   file.format = *format;
-  if (file.format == Format::kYaml) {
-    file.yaml = parse_yaml_prompts(io::read_text_file(path, kMaxYamlBytes), path);
-  }
+  if (file.format == Format::kYaml) parse_yaml(file, io::read_text_file(path, kMaxYamlBytes));
   files.push_back(std::move(file));
+}
+
+void PromptFiles::State::parse_yaml(OneFile& file, const std::string& text) {
+  try {
+    file.yaml = parse_yaml_prompts(text, file.path);
+  } catch (const InputError& error) {
+    unreadable.emplace_back(error.what());
+  }
 }
 
 void PromptFiles::State::add_standard_input() {
@@ -242,8 +250,8 @@ void PromptFiles::State::scan_yaml(std::int32_t index, io::Sha256& hash,
   const OneFile& file = files[static_cast<std::size_t>(index)];
   for (std::size_t i = 0; i < file.yaml.size(); ++i) {
     const YamlPrompt& prompt = file.yaml[i];
-    hash.update(fmt::format("{}\n{}:{}{}:{}", prompt.line, prompt.system.size(), prompt.system,
-                            prompt.user.size(), prompt.user));
+    hash.update(fmt::format("{}\n{}:{}{}:{}{}", prompt.line, prompt.system.size(), prompt.system,
+                            prompt.user.size(), prompt.user, prompt.faults));
     for (const std::string& image : prompt.images) {
       hash.update(fmt::format("image {}:{}", image.size(), image));
     }
@@ -305,6 +313,7 @@ ParsedRecord PromptFiles::parse(const RecordPlace& place, std::string_view text,
                      std::string(text)};
   if (file.format == Format::kYaml) {
     const YamlPrompt& own = file.yaml[static_cast<std::size_t>(place.offset)];
+    if (!own.faults.empty()) return RecordFault{400, "invalid_value", own.faults, ""};
     if (!own.system.empty()) prompt.system = own.system;
     prompt.images = own.images;
   }
@@ -336,6 +345,7 @@ std::vector<std::string> PromptFiles::paths() const {
   return paths;
 }
 
+const std::vector<std::string>& PromptFiles::unreadable() const { return state_->unreadable; }
 const std::string& PromptFiles::content_hash() const { return state_->content_hash; }
 std::int64_t PromptFiles::blank_lines() const { return state_->blank_lines; }
 std::int64_t PromptFiles::total_bytes() const { return state_->total_bytes; }

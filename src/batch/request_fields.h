@@ -25,33 +25,30 @@ class OrderedBody {
   nlohmann::ordered_json body_;
 };
 
+// All of these note what is wrong in the faults of the body and go on.
+
 /// `messages` of a chat request, and their images.
-/// @throws Refused.
 void parse_messages(JsonFields& body, OrderedBody& ordered, const ParserOptions& options,
                     Record& record);
 
 /// JSON texts of `tools`; none with `tool_choice` "none".
-/// @throws Refused.
 std::vector<std::string> parse_tools(JsonFields& body, OrderedBody& ordered);
 
 /// `tool_calls` of the message at `index`.
-/// @throws Refused.
 std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBody& ordered,
                                                  std::size_t index);
 
-/// vLLM's `chat_template_kwargs`, as far as the built-in layouts have such arguments.
-/// @throws Refused naming any other.
+/// vLLM's `chat_template_kwargs`, as far as the built-in layouts have such arguments; any other is
+/// a fault.
 void parse_template_arguments(JsonFields& body, text::ChatOptions& options);
 
 /// Sampling fields that both endpoints share, over the defaults.
-/// @throws Refused.
 engine::SamplingParams parse_sampling(JsonFields& body, const ParserOptions& options);
 /// The sampling of a request that says nothing.
 engine::SamplingParams default_sampling(const RequestDefaults& defaults);
 
-/// Refuses fields that are known but cannot be honoured (response_format ...), and accepts
-/// those that have no effect here.
-/// @throws Refused with code "unsupported_parameter".
+/// Notes fields that are known but cannot be honoured (response_format ...) with the code
+/// "unsupported_parameter", and accepts those that have no effect here.
 void check_unsupported(JsonFields& body, Endpoint endpoint);
 
 }  // namespace caravan::batch

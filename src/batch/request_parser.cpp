@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "caravan/text/utf8.h"
 #include "json_fields.h"
+#include "record_faults.h"
 #include "request_fields.h"
 
 namespace caravan::batch {
@@ -33,41 +35,43 @@ std::string without_positions(const std::string& name) {
   return general;
 }
 
-std::string required_custom_id(JsonFields& envelope) {
-  const auto id = envelope.text("custom_id");
-  if (!id) refuse("missing_field", "custom_id is missing", "custom_id");
-  if (id->empty() || id->size() > kMaxCustomIdBytes) {
-    refuse(
-        "invalid_value",
-        fmt::format("custom_id must have 1 to {} bytes, found {}", kMaxCustomIdBytes, id->size()),
-        "custom_id");
-  }
-  return *id;
+// Empty where there is none that can be used.
+std::string parse_custom_id(JsonFields& envelope) {
+  std::string id = envelope.needed_text("custom_id");
+  if (envelope.faults().concern("custom_id")) return {};
+  if (!id.empty() && id.size() <= kMaxCustomIdBytes) return id;
+  envelope.note(
+      "invalid_value",
+      fmt::format("custom_id must have 1 to {} bytes, found {}", kMaxCustomIdBytes, id.size()),
+      "custom_id");
+  return {};
 }
 
-Endpoint required_endpoint(JsonFields& envelope) {
+std::optional<Endpoint> parse_endpoint(JsonFields& envelope) {
   const auto method = envelope.text("method");
   if (method && *method != "POST") {
-    refuse("invalid_value", fmt::format("method must be \"POST\", found \"{}\"", *method),
-           "method");
+    envelope.note("invalid_value", fmt::format("method must be \"POST\", found \"{}\"", *method),
+                  "method");
   }
-  const auto url = envelope.text("url");
-  if (!url) refuse("missing_field", "url is missing", "url");
-  if (*url == "/v1/chat/completions") return Endpoint::kChat;
-  if (*url == "/v1/completions") return Endpoint::kCompletion;
-  refuse("unsupported_endpoint",
-         fmt::format("url \"{}\" is not supported; supported are /v1/chat/completions and "
-                     "/v1/completions",
-                     *url),
-         "url");
+  const std::string url = envelope.needed_text("url");
+  if (url == "/v1/chat/completions") return Endpoint::kChat;
+  if (url == "/v1/completions") return Endpoint::kCompletion;
+  if (envelope.faults().concern("url")) return std::nullopt;
+  envelope.note("unsupported_endpoint",
+                fmt::format("url \"{}\" is not supported; supported are /v1/chat/completions and "
+                            "/v1/completions",
+                            url),
+                "url");
+  return std::nullopt;
 }
 
 void check_model(JsonFields& body, const ParserOptions& options) {
   const auto model = body.text("model");
   if (options.require_model_name && model && *model != options.model_name) {
-    refuse("model_not_found",
-           fmt::format("model \"{}\" is not here; this run has \"{}\"", *model, options.model_name),
-           body.path("model"), 404);
+    body.faults().add(
+        {404, "model_not_found",
+         fmt::format("model \"{}\" is not here; this run has \"{}\"", *model, options.model_name),
+         body.path("model")});
   }
 }
 
@@ -93,37 +97,45 @@ void parse_prompt_logprobs(JsonFields& body, Record& record) {
       std::max(record.sampling.top_prompt_logprobs, *record.output.prompt_logprobs);
 }
 
-void parse_chat_body(JsonFields& body, const ParserOptions& options, std::string_view line,
-                     Record& record) {
-  OrderedBody ordered(line);
-  parse_messages(body, ordered, options, record);
-  record.chat_options.date = options.defaults.date;
-  record.chat_options.tools = parse_tools(body, ordered);
-  parse_template_arguments(body, record.chat_options);
+void parse_generation_prompt(JsonFields& body, Record& record) {
   const auto generation_prompt = body.boolean("add_generation_prompt");
   record.chat_options.continue_final_message =
       body.boolean("continue_final_message").value_or(false);
-  if (record.chat_options.continue_final_message) {
-    const std::string path = body.path("continue_final_message");
-    if (generation_prompt.value_or(false)) {
-      refuse("invalid_value", fmt::format("{} excludes add_generation_prompt", path), path);
-    }
-    if (record.messages.back().role != "assistant") {
-      refuse("invalid_value", fmt::format("{} needs a last message of the assistant", path), path);
-    }
-    record.chat_options.add_generation_prompt = false;
-  } else {
+  if (!record.chat_options.continue_final_message) {
     record.chat_options.add_generation_prompt = generation_prompt.value_or(true);
+    return;
   }
-  record.output.logprobs = body.boolean("logprobs").value_or(false);
-  const auto top = body.integer("top_logprobs", 0, kMaxTopLogprobs);
-  if (top.value_or(0) > 0 && !record.output.logprobs) {
-    refuse("invalid_value", fmt::format("{} needs logprobs: true", body.path("top_logprobs")),
-           body.path("top_logprobs"));
+  const std::string path = body.path("continue_final_message");
+  if (generation_prompt.value_or(false)) {
+    body.note("invalid_value", fmt::format("{} excludes add_generation_prompt", path),
+              "continue_final_message");
   }
-  record.output.top_logprobs = top.value_or(0);
+  if (!record.messages.empty() && record.messages.back().role != "assistant") {
+    body.note("invalid_value", fmt::format("{} needs a last message of the assistant", path),
+              "continue_final_message");
+  }
+  record.chat_options.add_generation_prompt = false;
 }
 
+void parse_chat_body(JsonFields& body, const ParserOptions& options, std::string_view line,
+                     Record& record) {
+  OrderedBody ordered(line);
+  RecordFaults& faults = body.faults();
+  faults.attempt([&] { parse_messages(body, ordered, options, record); });
+  record.chat_options.date = options.defaults.date;
+  record.chat_options.tools = parse_tools(body, ordered);
+  faults.attempt([&] { parse_template_arguments(body, record.chat_options); });
+  parse_generation_prompt(body, record);
+  record.output.logprobs = body.boolean("logprobs").value_or(false);
+  record.output.top_logprobs = body.integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);
+  if (record.output.top_logprobs > 0 && !record.output.logprobs &&
+      !faults.concern(body.path("logprobs"))) {
+    body.note("invalid_value", fmt::format("{} needs logprobs: true", body.path("top_logprobs")),
+              "top_logprobs");
+  }
+}
+
+// @throws Refused where there are no prompts.
 std::vector<CompletionPrompt> parse_prompts(JsonFields& body, std::int64_t vocab_size) {
   const Json* prompt = body.find("prompt");
   const std::string path = body.path("prompt");
@@ -138,29 +150,29 @@ std::vector<CompletionPrompt> parse_prompts(JsonFields& body, std::int64_t vocab
         path);
   }
   if (prompt->empty()) refuse("invalid_value", fmt::format("{} is empty", path), path);
-  if (prompt->front().is_number()) return {token_ids(*prompt, path, vocab_size)};
+  RecordFaults& faults = body.faults();
+  if (prompt->front().is_number()) return {token_ids(*prompt, path, vocab_size, faults)};
   std::vector<CompletionPrompt> prompts;
   for (std::size_t i = 0; i < prompt->size(); ++i) {
     const Json& element = (*prompt)[i];
     const std::string element_path = fmt::format("{}.{}", path, i);
     if (element.type() != prompt->front().type() || !(element.is_string() || element.is_array())) {
-      refuse("invalid_type",
-             fmt::format("{} must be {} as the first prompt is, found {}", element_path,
-                         prompt->front().is_string() ? "a string" : "an array of token ids",
-                         json_kind(element)),
-             element_path);
-    }
-    if (element.is_string()) {
+      faults.add({400, "invalid_type",
+                  fmt::format("{} must be {} as the first prompt is, found {}", element_path,
+                              prompt->front().is_string() ? "a string" : "an array of token ids",
+                              json_kind(element)),
+                  element_path});
+    } else if (element.is_string()) {
       prompts.emplace_back(element.get<std::string>());
     } else {
-      prompts.emplace_back(token_ids(element, element_path, vocab_size));
+      prompts.emplace_back(token_ids(element, element_path, vocab_size, faults));
     }
   }
   return prompts;
 }
 
 void parse_completion_body(JsonFields& body, const ParserOptions& options, Record& record) {
-  record.prompts = parse_prompts(body, options.vocab_size);
+  body.faults().attempt([&] { record.prompts = parse_prompts(body, options.vocab_size); });
   record.add_special_tokens = body.boolean("add_special_tokens").value_or(true);
   record.output.echo = body.boolean("echo").value_or(false);
   const auto logprobs = body.integer("logprobs", 0, kMaxTopLogprobs);
@@ -172,19 +184,22 @@ void parse_completion_body(JsonFields& body, const ParserOptions& options, Recor
   }
 }
 
-void check_consistency(const JsonFields& body, const Record& record) {
+void check_consistency(JsonFields& body, const Record& record) {
+  const RecordFaults& faults = body.faults();
+  for (const char* limit : {"max_tokens", "max_completion_tokens"}) {
+    if (faults.concern(body.path(limit))) return;
+  }
   if (record.max_tokens && record.sampling.min_tokens > *record.max_tokens) {
-    refuse("invalid_value",
-           fmt::format("{} ({}) is above the token limit ({})", body.path("min_tokens"),
-                       record.sampling.min_tokens, *record.max_tokens),
-           body.path("min_tokens"));
+    body.note("invalid_value",
+              fmt::format("{} ({}) is above the token limit ({})", body.path("min_tokens"),
+                          record.sampling.min_tokens, *record.max_tokens),
+              "min_tokens");
   }
 }
 
 // `line` is the whole request, of which `value` is the body.
-void parse_body(const Json& value, std::string_view line, const ParserOptions& options,
-                Record& record, std::vector<std::string>& unknown) {
-  JsonFields body(value, "");
+void parse_body(JsonFields& body, std::string_view line, const ParserOptions& options,
+                Record& record) {
   check_unsupported(body, record.endpoint);
   check_model(body, options);
   record.sampling = parse_sampling(body, options);
@@ -203,8 +218,55 @@ void parse_body(const Json& value, std::string_view line, const ParserOptions& o
   parse_prompt_logprobs(body, record);
   record.output.return_token_ids = body.boolean("return_token_ids").value_or(false);
   check_consistency(body, record);
-  const auto names = body.unknown();
-  unknown.insert(unknown.end(), names.begin(), names.end());
+}
+
+// The envelope's `body`, or null with a fault.
+const Json* find_body(JsonFields& envelope) {
+  const Json* body = envelope.find("body");
+  if (body == nullptr) {
+    envelope.note("missing_field", "body is missing", "body");
+  } else if (!body->is_object()) {
+    envelope.note("invalid_type", fmt::format("body must be an object, found {}", json_kind(*body)),
+                  "body");
+    return nullptr;
+  }
+  return body;
+}
+
+// What can be wrong with a prompt that has no fields.
+RecordFaults plain_faults(const PlainPrompt& prompt, const ParserOptions& options) {
+  RecordFaults faults;
+  for (const auto* text : {&prompt.system, &prompt.text}) {
+    if (const auto offset = text::find_invalid_utf8(*text)) {
+      faults.add({400, "invalid_text",
+                  fmt::format("not valid UTF-8: byte 0x{:02x} at byte {} of the text",
+                              static_cast<unsigned char>((*text)[*offset]), *offset),
+                  ""});
+    }
+    if (const auto offset = text->find('\0'); offset != std::string::npos) {
+      faults.add({400, "invalid_text",
+                  fmt::format("the text has a NUL byte at byte {}; is this a text file?", offset),
+                  ""});
+    }
+  }
+  if (!prompt.images.empty() && !options.reads_images) {
+    faults.add({400, "unsupported_parameter",
+                fmt::format("model {} has no vision: the prompt has an image", options.model_name),
+                "image"});
+  }
+  if (!prompt.images.empty() && prompt.endpoint == Endpoint::kCompletion) {
+    faults.add({400, "unsupported_parameter",
+                "completions are text only: images need a chat (--endpoint chat, and a "
+                "--chat-format)",
+                "image"});
+  }
+  if (std::ssize(prompt.images) > options.max_images) {
+    faults.add({400, "too_many_images",
+                fmt::format("the prompt has {} images, but a record may have {} (--max-images)",
+                            prompt.images.size(), options.max_images),
+                "image"});
+  }
+  return faults;
 }
 
 }  // namespace
@@ -215,76 +277,48 @@ RequestParser::RequestParser(ParserOptions options,
 
 ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custom_id) const {
   custom_id.clear();
-  try {
+  RecordFaults faults;
+  Record record;
+  std::vector<std::string> unknown;
+  faults.attempt([&] {
     const JsonObject parsed = parse_json_object(line);
-    JsonFields envelope(parsed.value, "");
-    Record record;
-    if (parsed.repeated_key != "custom_id") record.custom_id = required_custom_id(envelope);
+    JsonFields envelope(parsed.value, "", faults);
+    if (parsed.repeated_key != "custom_id") record.custom_id = parse_custom_id(envelope);
     custom_id = record.custom_id;
-    if (!parsed.repeated_key.empty()) {
+    if (!parsed.repeated_key.empty()) {  // which of the two is meant cannot be known
       refuse("invalid_json",
              fmt::format("the key \"{}\" is there twice in one object", parsed.repeated_key),
              parsed.repeated_key);
     }
-    record.endpoint = required_endpoint(envelope);
-    const Json* body = envelope.find("body");
-    if (body == nullptr) refuse("missing_field", "body is missing", "body");
-    if (!body->is_object()) {
-      refuse("invalid_type", fmt::format("body must be an object, found {}", json_kind(*body)),
-             "body");
-    }
-    record.content_hash = text_hash(body->dump());
-    std::vector<std::string> unknown = envelope.unknown();
-    parse_body(*body, line, options_, record, unknown);
-    if (!unknown.empty() && options_.unknown_fields == UnknownFields::kRefuse) {
-      refuse("unknown_parameter", fmt::format("{} is not a known field", unknown.front()),
-             unknown.front());
-    }
+    const auto endpoint = parse_endpoint(envelope);
+    const Json* value = find_body(envelope);
+    if (!endpoint || value == nullptr) return;
+    record.endpoint = *endpoint;
+    record.content_hash = text_hash(value->dump());
+    JsonFields body(*value, "", faults);
+    parse_body(body, line, options_, record);
+    unknown = envelope.unknown();
+    const auto names = body.unknown();
+    unknown.insert(unknown.end(), names.begin(), names.end());
+  });
+  if (options_.unknown_fields == UnknownFields::kRefuse) {
     for (const std::string& name : unknown) {
-      if (warn_unknown_) warn_unknown_(without_positions(name));
+      faults.add({400, "unknown_parameter", fmt::format("{} is not a known field", name), name});
     }
-    return record;
-  } catch (const Refused& refused) {
-    return refused.fault;
   }
+  if (faults.any()) return faults.joined();
+  for (const std::string& name : unknown) {
+    if (warn_unknown_) warn_unknown_(without_positions(name));
+  }
+  return record;
 }
 
 ParsedRecord RequestParser::parse_plain(const PlainPrompt& prompt) const {
+  if (const RecordFaults faults = plain_faults(prompt, options_); faults.any())
+    return faults.joined();
   Record record;
   record.custom_id = prompt.custom_id;
   record.endpoint = prompt.endpoint;
-  for (const auto* text : {&prompt.system, &prompt.text}) {
-    if (const auto offset = text::find_invalid_utf8(*text)) {
-      return RecordFault{400, "invalid_text",
-                         fmt::format("not valid UTF-8: byte 0x{:02x} at byte {} of the text",
-                                     static_cast<unsigned char>((*text)[*offset]), *offset),
-                         ""};
-    }
-    if (const auto offset = text->find('\0'); offset != std::string::npos) {
-      return RecordFault{
-          400, "invalid_text",
-          fmt::format("the text has a NUL byte at byte {}; is this a text file?", offset), ""};
-    }
-  }
-  if (!prompt.images.empty() && !options_.reads_images) {
-    return RecordFault{
-        400, "unsupported_parameter",
-        fmt::format("model {} has no vision: the prompt has an image", options_.model_name),
-        "image"};
-  }
-  if (!prompt.images.empty() && prompt.endpoint == Endpoint::kCompletion) {
-    return RecordFault{400, "unsupported_parameter",
-                       "completions are text only: images need a chat (--endpoint chat, and a "
-                       "--chat-format)",
-                       "image"};
-  }
-  if (std::ssize(prompt.images) > options_.max_images) {
-    return RecordFault{
-        400, "too_many_images",
-        fmt::format("the prompt has {} images, but a record may have {} (--max-images)",
-                    prompt.images.size(), options_.max_images),
-        "image"};
-  }
   record.sampling = default_sampling(options_.defaults);
   record.sampling.seed = record_seed(options_.defaults.seed, prompt.custom_id);
   record.max_tokens = options_.defaults.max_tokens;

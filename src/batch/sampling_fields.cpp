@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <optional>
 
 #include "request_fields.h"
 
@@ -18,33 +19,47 @@ void parse_stop(JsonFields& body, engine::SamplingParams& sampling) {
   if (stop == nullptr) return;
   const std::string path = body.path("stop");
   if (!stop->is_string() && !stop->is_array()) {
-    refuse(
+    body.note(
         "invalid_type",
         fmt::format("{} must be a string or an array of strings, found {}", path, json_kind(*stop)),
-        path);
+        "stop");
+    return;
   }
   const Json list = stop->is_array() ? *stop : Json::array({*stop});
   if (list.size() > kMaxStopStrings) {
-    refuse("invalid_value",
-           fmt::format("{} has {} strings, at most {} are allowed", path, list.size(),
-                       kMaxStopStrings),
-           path);
+    body.note("invalid_value",
+              fmt::format("{} has {} strings, at most {} are allowed", path, list.size(),
+                          kMaxStopStrings),
+              "stop");
   }
   sampling.stop_strings.clear();
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!list[i].is_string()) {
-      refuse("invalid_type",
-             fmt::format("{}.{} must be a string, found {}", path, i, json_kind(list[i])), path);
+      body.note("invalid_type",
+                fmt::format("{}.{} must be a string, found {}", path, i, json_kind(list[i])),
+                "stop");
+      continue;
     }
     auto text = list[i].get<std::string>();
     if (text.empty() || text.size() > kMaxStopBytes) {
-      refuse("invalid_value",
-             fmt::format("{}: a stop string has 1 to {} bytes, found {}", path, kMaxStopBytes,
-                         text.size()),
-             path);
+      body.note("invalid_value",
+                fmt::format("{}: a stop string has 1 to {} bytes, found {}", path, kMaxStopBytes,
+                            text.size()),
+                "stop");
+      continue;
     }
     sampling.stop_strings.push_back(std::move(text));
   }
+}
+
+// The token id that a key of logit_bias spells.
+std::optional<std::int32_t> id_of_key(const std::string& key, std::int64_t vocab_size) {
+  std::int64_t id = -1;
+  const auto [end, fault] = std::from_chars(key.data(), key.data() + key.size(), id);
+  if (fault != std::errc{} || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
+    return std::nullopt;
+  }
+  return static_cast<std::int32_t>(id);
 }
 
 void parse_logit_bias(JsonFields& body, std::int64_t vocab_size, engine::SamplingParams& sampling) {
@@ -52,26 +67,33 @@ void parse_logit_bias(JsonFields& body, std::int64_t vocab_size, engine::Samplin
   if (bias == nullptr) return;
   const std::string path = body.path("logit_bias");
   if (!bias->is_object()) {
-    refuse("invalid_type",
-           fmt::format("{} must be an object of token ids and numbers, found {}", path,
-                       json_kind(*bias)),
-           path);
+    body.note("invalid_type",
+              fmt::format("{} must be an object of token ids and numbers, found {}", path,
+                          json_kind(*bias)),
+              "logit_bias");
+    return;
   }
   for (const auto& [key, value] : bias->items()) {
-    std::int64_t id = -1;
-    const auto [end, fault] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (fault != std::errc{} || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
-      refuse("invalid_value",
-             fmt::format("{}: \"{}\" is not a token id (0 to {})", path, key, vocab_size - 1),
-             path);
+    const auto id = id_of_key(key, vocab_size);
+    if (!id) {
+      body.note("invalid_value",
+                fmt::format("{}: \"{}\" is not a token id (0 to {})", path, key, vocab_size - 1),
+                "logit_bias");
+      continue;
     }
     if (!value.is_number() || value.get<double>() < -100 || value.get<double>() > 100) {
-      refuse("invalid_value",
-             fmt::format("{}.{} must be a number between -100 and 100, found {}", path, key,
-                         value.is_number() ? value.dump() : std::string(json_kind(value))),
-             path);
+      body.note("invalid_value",
+                fmt::format("{}.{} must be a number between -100 and 100, found {}", path, key,
+                            value.is_number() ? value.dump() : std::string(json_kind(value))),
+                "logit_bias");
+      continue;
     }
-    sampling.logit_bias[static_cast<std::int32_t>(id)] = value.get<double>();
+    if (!sampling.logit_bias.emplace(*id, value.get<double>()).second) {
+      body.note("invalid_value",
+                fmt::format("{} has token id {} more than once (\"{}\" is one spelling of it)",
+                            path, *id, key),
+                "logit_bias");
+    }
   }
 }
 
@@ -92,9 +114,9 @@ bool asks_for_something(const Json* value) {
   return !value->is_structured() || !value->empty();
 }
 
-void refuse_unsupported(const JsonFields& body, const std::string& name,
-                        std::string_view reason = "is not supported") {
-  refuse("unsupported_parameter", fmt::format("{} {}", body.path(name), reason), body.path(name));
+void note_unsupported(JsonFields& body, const std::string& name,
+                      std::string_view reason = "is not supported") {
+  body.note("unsupported_parameter", fmt::format("{} {}", body.path(name), reason), name);
 }
 
 }  // namespace
@@ -115,10 +137,12 @@ engine::SamplingParams default_sampling(const RequestDefaults& defaults) {
 engine::SamplingParams parse_sampling(JsonFields& body, const ParserOptions& options) {
   engine::SamplingParams sampling = default_sampling(options.defaults);
   sampling.temperature = body.number("temperature", 0, 100).value_or(sampling.temperature);
-  sampling.top_p = body.number("top_p", 0, 1).value_or(sampling.top_p);
-  if (sampling.top_p <= 0) {
-    refuse("invalid_value", fmt::format("{} must be above 0", body.path("top_p")),
-           body.path("top_p"));
+  if (const auto top_p = body.number("top_p", 0, 1)) {
+    sampling.top_p = *top_p;
+    if (*top_p <= 0) {
+      body.note("invalid_value", fmt::format("{} must be above 0, found 0", body.path("top_p")),
+                "top_p");
+    }
   }
   sampling.top_k = parse_top_k(body, sampling.top_k);
   sampling.min_p = body.number("min_p", 0, 1).value_or(sampling.min_p);
@@ -144,7 +168,7 @@ engine::SamplingParams parse_sampling(JsonFields& body, const ParserOptions& opt
 
 void check_unsupported(JsonFields& body, Endpoint endpoint) {
   if (body.boolean("stream").value_or(false)) {
-    refuse_unsupported(body, "stream", "must be false: a batch answers with whole lines");
+    note_unsupported(body, "stream", "must be false: a batch answers with whole lines");
   }
   for (const char* name : {"functions",
                            "function_call",
@@ -170,43 +194,42 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
                            "mm_processor_kwargs",
                            "kv_transfer_params",
                            "length_penalty"}) {
-    if (asks_for_something(body.find(name))) refuse_unsupported(body, name);
+    if (asks_for_something(body.find(name))) note_unsupported(body, name);
   }
   const Json* choice = body.find("tool_choice");
   if (choice != nullptr && *choice != "none" && *choice != "auto") {
-    refuse_unsupported(body, "tool_choice", "is not supported beyond \"auto\" and \"none\"");
+    note_unsupported(body, "tool_choice", "is not supported beyond \"auto\" and \"none\"");
   }
   const Json* format = body.find("response_format");
   if (format != nullptr && !is_plain_text_format(*format)) {
-    refuse_unsupported(body, "response_format", "is not supported beyond {\"type\": \"text\"}");
+    note_unsupported(body, "response_format", "is not supported beyond {\"type\": \"text\"}");
   }
   const Json* modalities = body.find("modalities");
   if (modalities != nullptr && *modalities != Json::array({"text"})) {
-    refuse_unsupported(body, "modalities", "is not supported beyond [\"text\"]");
+    note_unsupported(body, "modalities", "is not supported beyond [\"text\"]");
   }
   const std::int64_t choices = body.integer("n", 1, kMaxChoices).value_or(1);
   if (body.integer("best_of", 1, kMaxChoices).value_or(choices) != choices) {
-    refuse_unsupported(body, "best_of", "is not supported beyond the value of n");
+    note_unsupported(body, "best_of", "is not supported beyond the value of n");
   }
   for (const char* name : {"use_beam_search", "return_tokens_as_token_ids"}) {
-    if (body.boolean(name).value_or(false)) refuse_unsupported(body, name);
+    if (body.boolean(name).value_or(false)) note_unsupported(body, name);
   }
   if (endpoint == Endpoint::kChat) {
     for (const char* name : {"echo", "add_special_tokens"}) {
       if (body.boolean(name).value_or(false))
-        refuse_unsupported(body, name, "is not supported for chat");
+        note_unsupported(body, name, "is not supported for chat");
     }
   } else {
     for (const char* name : {"tools", "chat_template_kwargs"}) {
       if (asks_for_something(body.find(name)))
-        refuse_unsupported(body, name, "is not supported for completions");
+        note_unsupported(body, name, "is not supported for completions");
     }
     for (const char* name : {"image", "images", "image_url", "multi_modal_data"}) {
       if (asks_for_something(body.find(name))) {
-        refuse_unsupported(
-            body, name,
-            "is not possible: /v1/completions is text only; send images as image_url "
-            "parts to /v1/chat/completions");
+        note_unsupported(body, name,
+                         "is not possible: /v1/completions is text only; send images as image_url "
+                         "parts to /v1/chat/completions");
       }
     }
   }

@@ -10,19 +10,19 @@ namespace {
 // Bounds the work on one hostile record; a context is used up long before.
 constexpr std::size_t kMaxToolsBytes = 256 * 1024;
 
-// Object at `path`, or a refusal.
+// @throws Refused if there is no object at `path`.
 void require_object(const Json& value, const std::string& path) {
   if (value.is_object()) return;
   refuse("invalid_type", fmt::format("{} must be an object, found {}", path, json_kind(value)),
          path);
 }
 
-std::string required_text(JsonFields& fields, const std::string& name) {
-  const auto text = fields.text(name);
-  if (!text || text->empty()) {
-    refuse("missing_field", fmt::format("{} is missing", fields.path(name)), fields.path(name));
+std::string filled_text(JsonFields& fields, const std::string& name) {
+  std::string text = fields.needed_text(name);
+  if (text.empty() && !fields.faults().concern(fields.path(name))) {
+    fields.note("missing_field", fmt::format("{} is empty", fields.path(name)), name);
   }
-  return *text;
+  return text;
 }
 
 void require_size(const Json& value, const std::string& path) {
@@ -34,13 +34,14 @@ void require_size(const Json& value, const std::string& path) {
 }
 
 // The `function` of a tool or of a call, whose `type` must be "function".
-const Json& function_of(const Json& value, const std::string& path) {
+// @throws Refused where there is none.
+const Json& function_of(const Json& value, const std::string& path, RecordFaults& faults) {
   require_object(value, path);
-  JsonFields fields(value, path + ".");
+  JsonFields fields(value, path + ".", faults);
   const std::string type = fields.text("type").value_or("function");
   if (type != "function") {
-    refuse("unsupported_parameter",
-           fmt::format("{}.type must be \"function\", found \"{}\"", path, type), path + ".type");
+    fields.note("unsupported_parameter",
+                fmt::format("{}.type must be \"function\", found \"{}\"", path, type), "type");
   }
   const Json* function = fields.find("function");
   if (function == nullptr) {
@@ -54,7 +55,7 @@ const Json& function_of(const Json& value, const std::string& path) {
 std::string call_arguments(JsonFields& function, OrderedBody& ordered, std::size_t message,
                            std::size_t call) {
   const Json* arguments = function.find("arguments");
-  if (arguments == nullptr || !arguments->is_object()) return required_text(function, "arguments");
+  if (arguments == nullptr || !arguments->is_object()) return filled_text(function, "arguments");
   require_size(*arguments, function.path("arguments"));
   const auto& calls = ordered.get().at("messages").at(message).at("tool_calls");
   return calls.at(call).at("function").at("arguments").dump();
@@ -86,15 +87,19 @@ std::vector<std::string> parse_tools(JsonFields& body, OrderedBody& ordered) {
   if (tools == nullptr) return {};
   const std::string path = body.path("tools");
   if (!tools->is_array()) {
-    refuse("invalid_type", fmt::format("{} must be an array, found {}", path, json_kind(*tools)),
-           path);
+    body.note("invalid_type", fmt::format("{} must be an array, found {}", path, json_kind(*tools)),
+              "tools");
+    return {};
   }
   for (std::size_t i = 0; i < tools->size(); ++i) {
     const std::string tool_path = fmt::format("{}.{}", path, i);
-    JsonFields function(function_of((*tools)[i], tool_path), tool_path + ".function.");
-    required_text(function, "name");
+    body.faults().attempt([&] {
+      JsonFields function(function_of((*tools)[i], tool_path, body.faults()),
+                          tool_path + ".function.", body.faults());
+      filled_text(function, "name");
+    });
   }
-  require_size(*tools, path);
+  body.faults().attempt([&] { require_size(*tools, path); });
   if (choice != nullptr && *choice == "none") return {};
   std::vector<std::string> texts;
   if (tools->empty()) return texts;
@@ -108,19 +113,25 @@ std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBod
   if (calls == nullptr) return {};
   const std::string path = message.path("tool_calls");
   if (!calls->is_array()) {
-    refuse("invalid_type", fmt::format("{} must be an array, found {}", path, json_kind(*calls)),
-           path);
+    message.note("invalid_type",
+                 fmt::format("{} must be an array, found {}", path, json_kind(*calls)),
+                 "tool_calls");
+    return {};
   }
   std::vector<text::ChatToolCall> parsed;
   for (std::size_t i = 0; i < calls->size(); ++i) {
     const std::string call_path = fmt::format("{}.{}", path, i);
-    JsonFields function(function_of((*calls)[i], call_path), call_path + ".function.");
-    std::string name = required_text(function, "name");
-    parsed.push_back({std::move(name), call_arguments(function, ordered, index, i)});
-    JsonFields call((*calls)[i], call_path + ".");
-    call.ignore({"id", "index", "type", "function"});
-    call.add_unknown_of(function);
-    message.add_unknown_of(call);
+    message.faults().attempt([&] {
+      RecordFaults& faults = message.faults();
+      JsonFields function(function_of((*calls)[i], call_path, faults), call_path + ".function.",
+                          faults);
+      std::string name = filled_text(function, "name");
+      parsed.push_back({std::move(name), call_arguments(function, ordered, index, i)});
+      JsonFields call((*calls)[i], call_path + ".", faults);
+      call.ignore({"id", "index", "type", "function"});
+      call.add_unknown_of(function);
+      message.add_unknown_of(call);
+    });
   }
   return parsed;
 }
@@ -130,7 +141,7 @@ void parse_template_arguments(JsonFields& body, text::ChatOptions& options) {
   if (value == nullptr) return;
   const std::string path = body.path("chat_template_kwargs");
   require_object(*value, path);
-  JsonFields arguments(*value, path + ".");
+  JsonFields arguments(*value, path + ".", body.faults());
   if (const auto date = arguments.text("date_string")) options.date = *date;
   options.tools_in_user_message =
       arguments.boolean("tools_in_user_message").value_or(options.tools_in_user_message);
@@ -138,17 +149,19 @@ void parse_template_arguments(JsonFields& body, text::ChatOptions& options) {
     const std::string names_path = arguments.path("builtin_tools");
     bool texts = names->is_array();
     for (const Json& name : *names) texts = texts && name.is_string();
-    if (!texts) {
-      refuse("invalid_type", fmt::format("{} must be an array of strings", names_path), names_path);
+    if (texts) {
+      options.builtin_tools = names->get<std::vector<std::string>>();
+    } else {
+      arguments.note("invalid_type", fmt::format("{} must be an array of strings", names_path),
+                     "builtin_tools");
     }
-    options.builtin_tools = names->get<std::vector<std::string>>();
   }
-  if (const auto unknown = arguments.unknown(); !unknown.empty()) {
-    refuse("unsupported_parameter",
-           fmt::format("{} is not supported; supported are date_string, tools_in_user_message and "
-                       "builtin_tools",
-                       unknown.front()),
-           unknown.front());
+  for (const std::string& name : arguments.unknown()) {
+    body.faults().add({400, "unsupported_parameter",
+                       fmt::format("{} is not supported; supported are date_string, "
+                                   "tools_in_user_message and builtin_tools",
+                                   name),
+                       name});
   }
 }
 

@@ -25,6 +25,14 @@ bool spells_start_token(const Record& record, const text::Tokenizer& tokenizer) 
   });
 }
 
+void add_fault(std::optional<RecordFault>& faults, const RecordFault& fault) {
+  if (faults) {
+    append_fault(*faults, fault);
+  } else {
+    faults = fault;
+  }
+}
+
 }  // namespace
 
 std::vector<engine::Request> engine_requests(const Record& record,
@@ -72,15 +80,19 @@ void Workload::add(const PromptFiles::Seen& seen) {
   std::int64_t first = 0;
   const bool duplicate = !custom_id.empty() && is_duplicate(custom_id, index, first);
   if (custom_id.empty()) custom_id = files_.label(seen.place);
-  if (auto* parse_fault = std::get_if<RecordFault>(&parsed)) {
-    mark_faulty(index, std::move(custom_id), std::move(*parse_fault));
-  } else if (duplicate) {
-    RecordFault fault{400, "duplicate_custom_id",
-                      fmt::format("custom_id \"{}\" was used before, at {}", custom_id,
-                                  files_.label(entries_[static_cast<std::size_t>(first)].place)),
-                      "custom_id"};
-    mark_faulty(index, std::move(custom_id), std::move(fault));
-  } else if (auto fault = find_fault(std::get<Record>(parsed), entry)) {
+  std::optional<RecordFault> fault;
+  if (duplicate) {
+    fault = {400, "duplicate_custom_id",
+             fmt::format("custom_id \"{}\" was used before, at {}", custom_id,
+                         files_.label(entries_[static_cast<std::size_t>(first)].place)),
+             "custom_id"};
+  }
+  if (const auto* parse_fault = std::get_if<RecordFault>(&parsed)) {
+    add_fault(fault, *parse_fault);
+  } else {
+    find_faults(std::get<Record>(parsed), entry, fault);
+  }
+  if (fault) {
     mark_faulty(index, std::move(custom_id), std::move(*fault));
   } else {
     add_good(std::get<Record>(parsed), entry);
@@ -88,20 +100,21 @@ void Workload::add(const PromptFiles::Seen& seen) {
   entries_.push_back(entry);
 }
 
-// What its prompt and its images have.
-std::optional<RecordFault> Workload::find_fault(Record& record, Entry& entry) {
-  if (auto fault = builder_->check(record)) return fault;
-  if (record.images.empty()) return std::nullopt;
+// Those of its prompt and its images.
+void Workload::find_faults(Record& record, Entry& entry, std::optional<RecordFault>& fault) {
+  if (const auto of_prompt = builder_->check(record)) add_fault(fault, *of_prompt);
+  if (record.images.empty()) return;
   CARAVAN_ASSERT(images_ != nullptr, "a record with images passed a parser that refuses them");
   record.image_source = images_->source_of(files_.folder(entry.place));
-  auto checked = images_->check(record, std::ssize(entries_));
-  if (auto* fault = std::get_if<RecordFault>(&checked)) return std::move(*fault);
-  if (!computes(record)) return std::nullopt;
+  // Only a good record will show its images.
+  const auto index = fault ? std::nullopt : std::optional(std::ssize(entries_));
+  const auto checked = images_->check(record, index);
+  if (const auto* of_images = std::get_if<RecordFault>(&checked)) add_fault(fault, *of_images);
+  if (fault || !computes(record)) return;
   const auto& blocks = std::get<ImageBlocks>(checked);
   entry.image_blocks = checked_cast<std::int32_t>(blocks.all);
   entry.image_group = checked_cast<std::int32_t>(blocks.largest_group);
   entry.seen_blocks = checked_cast<std::int32_t>(blocks.most_seen);
-  return std::nullopt;
 }
 
 void Workload::add_good(const Record& record, Entry& entry) {
@@ -181,12 +194,17 @@ std::vector<LargeRecord> Workload::too_large(std::int64_t kv_tokens) {
 }
 
 std::string Workload::fault_list(std::size_t most_lines) const {
-  if (faulty_.empty()) return {};
+  std::string files;
+  for (const std::string& fault : files_.unreadable()) {
+    files += (files.empty() ? "" : "\n") + log::escape_line(fault);
+  }
+  if (faulty_.empty()) return files;
   std::vector<std::int64_t> order;
   order.reserve(faulty_.size());
   for (const auto& [index, faulty] : faulty_) order.push_back(index);
   std::sort(order.begin(), order.end());
-  std::string list = fmt::format("{} of {} records cannot be run:", order.size(), size());
+  std::string list = fmt::format("{}{}{} of {} records cannot be run:", files,
+                                 files.empty() ? "" : "\n", order.size(), size());
   std::size_t lines = 0;
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end, ++lines) {
     if (lines == most_lines) {
@@ -210,10 +228,14 @@ std::string Workload::fault_list(std::size_t most_lines) const {
 }
 
 void Workload::require_valid() const {
-  const std::string list = fault_list();
-  CARAVAN_CHECK(list.empty(), InputError,
+  require_readable();
+  CARAVAN_CHECK(faulty_.empty(), InputError,
                 "{}\nCorrect them, or use --on-invalid=record to answer them with error lines",
-                list);
+                fault_list());
+}
+
+void Workload::require_readable() const {
+  CARAVAN_CHECK(files_.unreadable().empty(), InputError, "{}", fault_list());
 }
 
 std::int64_t Workload::worst_case_tokens(std::int64_t sequences) const {

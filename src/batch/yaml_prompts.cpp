@@ -13,122 +13,136 @@ namespace {
 
 std::int32_t line_of(const YAML::Node& node) { return node.Mark().line + 1; }
 
-[[noreturn]] void refuse_yaml(const std::string& path, std::int32_t line, const std::string& what) {
-  throw InputError(fmt::format("{}:{}: {}", path, line, what));
-}
-
-/// Keys of a mapping; yaml-cpp itself lets the last of two equal ones win.
-class KeyCheck {
- public:
-  explicit KeyCheck(const std::string& path) : path_(path) {}
-  std::string take(const YAML::Node& key) {
-    if (!key.IsScalar()) refuse_yaml(path_, line_of(key), "a key must be a word");
-    if (!seen_.insert(key.Scalar()).second) {
-      refuse_yaml(path_, line_of(key), fmt::format("the key \"{}\" is there twice", key.Scalar()));
-    }
-    return key.Scalar();
-  }
-
- private:
-  const std::string& path_;
-  std::set<std::string> seen_;
-};
-
 struct RoleContent {
   std::string text;
   std::vector<std::string> images;
 };
 
-// `image:`: the address of one, or a list of such.
-std::vector<std::string> image_list(const YAML::Node& node, const std::string& path) {
-  std::vector<std::string> images;
-  const auto add = [&](const YAML::Node& image) {
-    if (!image.IsScalar() || image.Scalar().empty()) {
-      refuse_yaml(path, line_of(image),
-                  "user.image: expected the path or data: URI of an image, or a list of them");
+// Reads one prompt, and notes everything that is wrong with it.
+class PromptReader {
+ public:
+  YamlPrompt read(const YAML::Node& outer) {
+    prompt_.line = line_of(outer);
+    if (!outer.IsMap()) {
+      note(outer, "expected a mapping with user: (and system:)");
+      return std::move(prompt_);
     }
-    images.push_back(image.Scalar());
-  };
-  if (node.IsSequence()) {
-    for (const auto& image : node) add(image);
-  } else {
-    add(node);
-  }
-  return images;
-}
-
-// What stands at `system:` or `user:`: a text, or a mapping with `text:` and `image:`.
-RoleContent role_content(const YAML::Node& node, const std::string& path, const std::string& role) {
-  if (node.IsScalar()) return {node.Scalar(), {}};
-  if (!node.IsMap()) {
-    refuse_yaml(path, line_of(node),
-                fmt::format("{} must be a text or a mapping with text:", role));
-  }
-  RoleContent content;
-  KeyCheck keys(path);
-  for (const auto& entry : node) {
-    const std::string key = keys.take(entry.first);
-    if (key == "image" && role == "user") {
-      content.images = image_list(entry.second, path);
-    } else if (key == "image") {
-      refuse_yaml(path, line_of(entry.first),
-                  fmt::format("{}.image: images belong to user:", role));
-    } else if (key == "text" && entry.second.IsScalar()) {
-      content.text = entry.second.Scalar();
+    const YAML::Node inner = outer["prompt"];
+    if (!inner) {
+      read_roles(outer);
+      return std::move(prompt_);
+    }
+    if (outer.size() > 1) note(outer, "prompt: must be the only key of its mapping");
+    prompt_.line = line_of(inner);
+    if (inner.IsMap()) {
+      read_roles(inner);
     } else {
-      refuse_yaml(path, line_of(entry.first),
-                  fmt::format("{}.{}: expected text: with a string", role, key));
+      note(inner, "prompt: must be a mapping with user: (and system:)");
     }
+    return std::move(prompt_);
   }
-  return content;
-}
 
-YamlPrompt one_prompt(const YAML::Node& outer, const std::string& path) {
-  if (!outer.IsMap())
-    refuse_yaml(path, line_of(outer), "expected a mapping with user: (and system:)");
-  const YAML::Node inner = outer["prompt"];
-  if (inner && !inner.IsMap()) {
-    refuse_yaml(path, line_of(inner), "prompt: must be a mapping with user: (and system:)");
+ private:
+  void note(const YAML::Node& node, const std::string& what) {
+    if (!prompt_.faults.empty()) prompt_.faults += "; ";
+    if (line_of(node) != prompt_.line) prompt_.faults += fmt::format("line {}: ", line_of(node));
+    prompt_.faults += what;
   }
-  const YAML::Node node = inner ? inner : outer;
-  YamlPrompt prompt;
-  prompt.line = line_of(node);
-  bool has_user = false;
-  KeyCheck keys(path);
-  for (const auto& entry : node) {
-    const std::string key = keys.take(entry.first);
-    if (key == "system") {
-      if (!entry.second.IsNull()) prompt.system = role_content(entry.second, path, key).text;
-    } else if (key == "user") {
-      RoleContent content = role_content(entry.second, path, key);
-      prompt.user = std::move(content.text);
-      prompt.images = std::move(content.images);
-      has_user = true;
-    } else {
-      refuse_yaml(path, line_of(entry.first),
-                  fmt::format("unknown key \"{}\"; known are prompt, system and user", key));
+
+  // Calls `use` with each key and its value; yaml-cpp itself lets the last of two equal keys win.
+  template <typename Use>
+  void for_each(const YAML::Node& mapping, const Use& use) {
+    std::set<std::string> seen;
+    for (const auto& entry : mapping) {
+      if (!entry.first.IsScalar()) {
+        note(entry.first, "a key must be a word");
+      } else if (!seen.insert(entry.first.Scalar()).second) {
+        note(entry.first, fmt::format("the key \"{}\" is there twice", entry.first.Scalar()));
+      } else {
+        use(entry.first, entry.second);
+      }
     }
   }
-  if (inner && outer.size() > 1) {
-    refuse_yaml(path, line_of(outer), "prompt: must be the only key of its mapping");
+
+  void read_roles(const YAML::Node& mapping) {
+    bool has_user = false;
+    const bool fine_so_far = prompt_.faults.empty();
+    for_each(mapping, [&](const YAML::Node& key, const YAML::Node& value) {
+      const std::string& role = key.Scalar();
+      if (role == "system") {
+        if (!value.IsNull()) prompt_.system = role_content(value, role).text;
+      } else if (role == "user") {
+        RoleContent content = role_content(value, role);
+        prompt_.user = std::move(content.text);
+        prompt_.images = std::move(content.images);
+        has_user = true;
+      } else {
+        note(key, fmt::format("unknown key \"{}\"; known are prompt, system and user", role));
+      }
+    });
+    if (!has_user) {
+      note(mapping, "user: is missing");
+    } else if (fine_so_far && prompt_.faults.empty() && prompt_.user.empty() &&
+               prompt_.images.empty()) {
+      note(mapping, "user: is empty");
+    }
   }
-  if (!has_user) refuse_yaml(path, prompt.line, "user: is missing");
-  if (prompt.user.empty() && prompt.images.empty())
-    refuse_yaml(path, prompt.line, "user: is empty");
-  return prompt;
-}
+
+  // What stands at `system:` or `user:`: a text, or a mapping with `text:` and `image:`.
+  RoleContent role_content(const YAML::Node& node, const std::string& role) {
+    if (node.IsScalar()) return {node.Scalar(), {}};
+    if (!node.IsMap()) {
+      note(node, fmt::format("{} must be a text or a mapping with text:", role));
+      return {};
+    }
+    RoleContent content;
+    for_each(node, [&](const YAML::Node& key, const YAML::Node& value) {
+      const std::string& name = key.Scalar();
+      if (name == "image" && role == "user") {
+        content.images = image_list(value);
+      } else if (name == "image") {
+        note(key, fmt::format("{}.image: images belong to user:", role));
+      } else if (name == "text" && value.IsScalar()) {
+        content.text = value.Scalar();
+      } else {
+        note(key, fmt::format("{}.{}: expected text: with a string", role, name));
+      }
+    });
+    return content;
+  }
+
+  // `image:`: the address of one, or a list of such.
+  std::vector<std::string> image_list(const YAML::Node& node) {
+    std::vector<std::string> images;
+    const auto add = [&](const YAML::Node& image) {
+      if (image.IsScalar() && !image.Scalar().empty()) {
+        images.push_back(image.Scalar());
+      } else {
+        note(image, "user.image: expected the path or data: URI of an image, or a list of them");
+      }
+    };
+    if (node.IsSequence()) {
+      for (const auto& image : node) add(image);
+    } else {
+      add(node);
+    }
+    return images;
+  }
+
+  YamlPrompt prompt_;
+};
 
 }  // namespace
 
 std::vector<YamlPrompt> parse_yaml_prompts(const std::string& text, const std::string& path) {
   if (text.find('\0') != std::string::npos) {
-    refuse_yaml(path, 1, "holds a NUL byte; expected text");
+    throw InputError(fmt::format("{}:1: holds a NUL byte; expected text", path));
   }
   try {
     std::vector<YamlPrompt> prompts;
     std::map<std::int32_t, std::int32_t> on_line;
     const auto add = [&](const YAML::Node& node) {
-      prompts.push_back(one_prompt(node, path));
+      prompts.push_back(PromptReader().read(node));
       prompts.back().earlier_on_line = on_line[prompts.back().line]++;
     };
     for (const YAML::Node& root : YAML::LoadAll(text)) {
@@ -141,8 +155,8 @@ std::vector<YamlPrompt> parse_yaml_prompts(const std::string& text, const std::s
     }
     return prompts;
   } catch (const YAML::Exception& error) {
-    refuse_yaml(path, error.mark.is_null() ? 1 : error.mark.line + 1,
-                fmt::format("not valid YAML: {}", error.msg));
+    throw InputError(fmt::format("{}:{}: not valid YAML: {}", path,
+                                 error.mark.is_null() ? 1 : error.mark.line + 1, error.msg));
   }
 }
 

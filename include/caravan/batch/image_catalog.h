@@ -71,7 +71,7 @@ class ImageCatalog {
   /// Sources by number, for an ImagePipeline. @throws MissingInputError if a folder is gone.
   std::vector<image::ImageSource> open_sources() const;
 
-  /// What the record's images take, or the fault of the first one that cannot be used.
+  /// What the record's images take, or the faults of those that cannot be used.
   /// @param index  of the record among those of a run, ascending: good images of a record that
   ///               computes are kept in mind for next_use(). Nothing: they are not.
   std::variant<ImageBlocks, RecordFault> check(const Record& record,

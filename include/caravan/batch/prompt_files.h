@@ -40,9 +40,9 @@ class PromptFiles {
   /// input. Of a folder the prompt files are taken, sorted by name, and what else is in it is
   /// warned about; hidden files are passed over, folders in it are not entered.
   /// @throws MissingInputError for a path that does not exist or cannot be read, or a folder
-  /// without prompt files; UsageError for an unknown kind of file or one that is named twice;
-  /// InputError for a YAML file that cannot be understood. With several faults an Error with the
-  /// first one's code and all texts. Error kTemporary when a stop is requested.
+  /// without prompt files; UsageError for an unknown kind of file or one that is named twice.
+  /// With several faults an Error with the first one's code and all texts. Error kTemporary when a
+  /// stop is requested. A file that is not valid YAML is among unreadable().
   PromptFiles(const std::vector<std::string>& inputs, PromptFilesOptions options);
   ~PromptFiles();
   PromptFiles(PromptFiles&&) noexcept;
@@ -72,6 +72,10 @@ class PromptFiles {
   /// "prompts.jsonl:7", for messages and for records without an id.
   std::string label(const RecordPlace& place) const;
 
+  /// Why files whose records cannot be told from each other have none here ("a.yaml:3: not valid
+  /// YAML: ..."), in order.
+  const std::vector<std::string>& unreadable() const;
+
   /// Paths of the files themselves ("-" for standard input), in order.
   std::vector<std::string> paths() const;
   /// SHA-256 over the bytes of all files; known after scan().
@@ -93,8 +97,9 @@ struct YamlPrompt {
   std::string system;
   std::string user;
   std::vector<std::string> images;  // shown before the text
+  std::string faults;               // why it cannot be run: "user: is missing; ..."; else empty
 };
-/// @throws InputError naming the line for anything else.
+/// @throws InputError naming the line if the text is not valid YAML.
 std::vector<YamlPrompt> parse_yaml_prompts(const std::string& text, const std::string& path);
 
 }  // namespace caravan::batch

@@ -23,10 +23,13 @@ enum class Endpoint { kChat, kCompletion };
 struct RecordFault {
   int status = 400;     // 400, 404, 413 or 500
   std::string code;     // "invalid_json", "missing_field", ...
-  std::string message;  // one sentence
+  std::string message;  // one sentence, or several faults joined by "; "
   std::string param;    // the field at fault: "messages.0.content"; may be empty
   bool operator==(const RecordFault&) const = default;
 };
+
+/// Adds the message of a further fault of the same record.
+void append_fault(RecordFault& first, const RecordFault& next);
 
 /// A prompt of the completions endpoint: text, or token ids that are taken as they are.
 using CompletionPrompt = std::variant<std::string, std::vector<std::int32_t>>;

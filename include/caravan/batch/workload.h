@@ -66,6 +66,9 @@ class Workload {
 
   /// @throws InputError listing all faults if there is any.
   void require_valid() const;
+  /// @throws InputError listing all faults if the records of some file cannot be told from each
+  /// other.
+  void require_readable() const;
   /// All faults, or the first `most_lines`, as text; empty when all is well. Records of one file
   /// that follow each other and have the same fault share a line.
   std::string fault_list(std::size_t most_lines = std::numeric_limits<std::size_t>::max()) const;
@@ -114,7 +117,7 @@ class Workload {
     RecordFault fault;
   };
   void add(const PromptFiles::Seen& seen);
-  std::optional<RecordFault> find_fault(Record& record, Entry& entry);
+  void find_faults(Record& record, Entry& entry, std::optional<RecordFault>& fault);
   void add_good(const Record& record, Entry& entry);
   void count_good(const Record& record, std::int64_t change);
   void mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault);

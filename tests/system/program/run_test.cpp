@@ -182,6 +182,42 @@ TEST_F(RunTest, TextYamlAndStandardInput) {
   EXPECT_EQ(names, (std::set<std::string>{"out.jsonl", "out.manifest.json", "p.txt", "q.yaml"}));
 }
 
+TEST_F(RunTest, FaultsOfEveryInputAreListedOrAnswered) {
+  const std::string yaml =
+      folder_.write("q.yaml", "- user: Hi\n- usr: Hi\n- {user: {txt: a}, sytem: b}\n- user: Ho\n");
+  folder_.write("prompts.jsonl", chat_request("bad", "Hi", {{"max_tokens", -1}, {"n", 0}}));
+  const Arguments run = run_arguments("out.jsonl", {"--input", yaml, "--max-tokens", "2"});
+  const ProcessResult refused = caravan(run);
+  EXPECT_EQ(refused.code, 65) << refused.err;
+  for (const char* words : {"3 of 5 records", "prompts.jsonl:1: n must be", "; max_tokens must be",
+                            "q.yaml:2: unknown key \"usr\"", "; user: is missing",
+                            "q.yaml:3: user.txt: expected", "; unknown key \"sytem\""}) {
+    EXPECT_NE(refused.err.find(words), std::string::npos) << words << "\n" << refused.err;
+  }
+  Arguments answering = run;
+  answering.insert(answering.end(), {"--on-invalid", "record"});
+  const ProcessResult answered = caravan(answering);
+  ASSERT_EQ(answered.code, 0) << answered.err;
+  const auto lines = read_lines(folder_.file("out.jsonl"));
+  ASSERT_EQ(lines.size(), 5U);
+  const std::vector<bool> faulty = {true, false, true, true, false};
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["error"].is_object(), faulty[i]) << lines[i];
+  }
+  EXPECT_EQ(lines[2]["custom_id"], "q.yaml:2");
+
+  // Where its records begin is unknown, so none can be answered; the other faults are listed too.
+  folder_.write("q.yaml", "- user: [\n");
+  const ProcessResult unreadable = caravan(answering);
+  EXPECT_EQ(unreadable.code, 73) << "the output exists";
+  answering.emplace_back("--overwrite");
+  const ProcessResult both = caravan(answering);
+  EXPECT_EQ(both.code, 65) << both.err;
+  for (const char* words : {"q.yaml:2: not valid YAML", "prompts.jsonl:1: n must be"}) {
+    EXPECT_NE(both.err.find(words), std::string::npos) << words << "\n" << both.err;
+  }
+}
+
 TEST_F(RunTest, RecordsThatCanNeverFitTheCacheAreNamedBeforeTheRun) {
   folder_.write("prompts.jsonl", completion_request("small", "Hi", {{"max_tokens", 4}}) +
                                      completion_request("large", "Hi", {{"max_tokens", 400}}));

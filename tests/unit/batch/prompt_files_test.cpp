@@ -144,8 +144,9 @@ TEST(PromptFiles, SaysWhatIsWrongWithAnInput) {
 TEST(PromptFiles, EveryInputWithAFaultIsNamed) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.file("bad"));
-  folder.write("bad/x.yaml", "usr: 1\n");
-  folder.write("bad/y.yaml", "usr: 2\n");
+  for (const char* name : {"bad/x.yaml", "bad/y.txt"}) {
+    ASSERT_EQ(::mkfifo(folder.file(name).c_str(), 0600), 0);
+  }
   try {
     PromptFiles({folder.file("none.txt"), folder.write("good.txt", "x\n"), folder.file("nor.txt"),
                  folder.write("p.csv", "x"), folder.file("bad")},
@@ -154,7 +155,7 @@ TEST(PromptFiles, EveryInputWithAFaultIsNamed) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kMissingInput);
     for (const char* words : {"none.txt: no such file", "nor.txt: no such file", "p.csv: unknown",
-                              "bad/x.yaml:1", "bad/y.yaml:1"}) {
+                              "bad/x.yaml: expected a regular file", "bad/y.txt: expected"}) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 #include <string>
@@ -258,6 +259,70 @@ TEST(RequestParser, RefusesEachFaultByName) {
   }
 }
 
+TEST(RequestParser, NamesEveryFaultOfARecord) {
+  const auto expect_all = [](const std::string& line, const std::vector<std::string>& words) {
+    const RecordFault fault = parse_bad(line);
+    for (const std::string& word : words) {
+      EXPECT_NE(fault.message.find(word), std::string::npos) << word << "\nis not in\n"
+                                                             << fault.message;
+    }
+    // And no others.
+    std::size_t num_faults = 1;
+    for (auto at = fault.message.find("; "); at != std::string::npos;
+         at = fault.message.find("; ", at + 1)) {
+      if (fault.message.compare(at, 12, "; supported ") != 0) ++num_faults;
+    }
+    EXPECT_EQ(num_faults, words.size()) << fault.message;
+  };
+  expect_all(
+      completion_line(
+          "a", R"(["x",7,"y",null])",
+          R"(,"max_tokens":-1,"temperature":9999,"n":0,"min_tokens":"3","guided_json":{"a":1},)"
+          R"("stop":["",5],"logit_bias":{"x":1,"1":"big"},"stop_token_ids":[1,999,"2"])"),
+      {"guided_json is not supported", "n must be between 1 and 128, found 0",
+       "temperature must be between 0 and 100, found 9999",
+       "logit_bias.1 must be a number between -100 and 100, found a string",
+       "logit_bias: \"x\" is not a token id", "stop: a stop string has 1 to",
+       "stop.1 must be a string, found an integer",
+       "stop_token_ids.1: token id 999 is not in the vocabulary",
+       "stop_token_ids.2 must be a token id, found a string",
+       "min_tokens must be an integer, found a string", "max_tokens must be between 0 and",
+       "prompt.1 must be a string as the first prompt is, found an integer",
+       "prompt.3 must be a string as the first prompt is, found null"});
+  expect_all(R"({"custom_id":"","method":"GET","url":"/v1/embeddings","body":[]})",
+             {"custom_id must have 1 to", "method must be \"POST\"", "url \"/v1/embeddings\"",
+              "body must be an object"});
+  expect_all(
+      R"({"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[7,{"role":"usr","content":5},)"
+      R"({"content":[{"type":"text"},{"type":"vidio"},8]},{"role":"user"},{"role":"user","content":"x","name":3}],)"
+      R"("tools":[{"type":"function"},{"function":{"name":5}}],"chat_template_kwargs":{"date":1,"other":2},)"
+      R"("top_logprobs":2}})",
+      {"messages.0 must be an object", "messages.1.role must be system",
+       "messages.1.content must be", "messages.2.role is missing",
+       "messages.2.content.0.text is missing", "messages.2.content.1.type must be",
+       "messages.2.content.2 must be an object", "messages.3.content is missing",
+       "messages.4.name must be a string", "tools.0.function is missing",
+       "tools.1.function.name must be a string", "chat_template_kwargs.date is not supported",
+       "chat_template_kwargs.other is not supported", "top_logprobs needs logprobs: true"});
+}
+
+TEST(RequestParser, ManyFaultsOfARecordAreCounted) {
+  std::string ids = "[300";
+  for (int i = 0; i < 10000; ++i) ids += ",300";
+  const RecordFault fault = parse_bad(completion_line("a", ids + "]"));
+  EXPECT_NE(fault.message.find("; and 9981 more faults"), std::string::npos) << fault.message;
+  EXPECT_LT(fault.message.size(), 3000U);
+}
+
+TEST(RequestParser, OneFaultDoesNotLookLikeAnother) {
+  EXPECT_EQ(parse_bad(chat_line("a", R"(,"max_tokens":"9","min_tokens":40)")).message,
+            "max_tokens must be an integer, found a string");
+  EXPECT_EQ(parse_bad(chat_line("a", R"(,"logprobs":1,"top_logprobs":3)")).message,
+            "logprobs must be true or false, found an integer");
+  EXPECT_EQ(parse_bad(chat_line("a", R"(,"n":"2","best_of":1)")).message,
+            "n must be an integer, found a string");
+}
+
 TEST(RequestParser, SaysWhereUtf8IsBroken) {
   EXPECT_NE(parse_bad("{\"a\":\"xy\xff\"}").message.find("byte 8"), std::string::npos);
 }
@@ -320,6 +385,8 @@ TEST(RequestParser, UnknownFieldsWarnOrFail) {
   const RecordFault fault = parse_bad(line, strict);
   EXPECT_EQ(fault.code, "unknown_parameter");
   EXPECT_EQ(fault.param, "temprature");
+  EXPECT_EQ(parse_bad(chat_line("a", R"(,"topp":1,"temprature":1)"), strict).message,
+            "temprature is not a known field; topp is not a known field");
 }
 
 ParserOptions vision_options() {

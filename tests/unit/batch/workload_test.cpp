@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "caravan/core/error.h"
 #include "support/expect_error.h"
@@ -48,6 +50,53 @@ TEST_F(WorkloadTest, ListsEveryFaultWithItsLine) {
     EXPECT_NE(list.find(words), std::string::npos) << words << "\nis not in\n" << list;
   }
   test::expect_error<InputError>([&] { workload.require_valid(); }, "--on-invalid=record");
+}
+
+TEST_F(WorkloadTest, ARecordWithSeveralFaultsHasThemOnItsLine) {
+  const Workload workload =
+      load(completion_line("a", R"("x")") + "\n" +
+           completion_line("a", R"("x")", R"(,"n":0,"max_tokens":-1)") + "\n" +
+           completion_line("a", "\"" + std::string(100, 'z') + "\"") + "\n");
+  const std::string list = workload.fault_list();
+  EXPECT_NE(list.find("p.jsonl:2: custom_id \"a\" was used before, at p.jsonl:1; n must be between "
+                      "1 and 128, found 0; max_tokens must be between 0 and"),
+            std::string::npos)
+      << list;
+  EXPECT_NE(list.find("p.jsonl:3: custom_id \"a\" was used before, at p.jsonl:1; the prompt has"),
+            std::string::npos)
+      << list;
+}
+
+TEST_F(WorkloadTest, FaultyYamlPromptsAreFaultyRecords) {
+  const std::vector<std::string> paths = {
+      folder_.write("a.yaml", "- user: one\n- usr: two\n- user: three\n- user: {txt: x}\n"),
+      folder_.write("b.jsonl", "{\n" + completion_line("ok", R"("x")") + "\n")};
+  Workload workload(PromptFiles(paths, {.text_endpoint = Endpoint::kCompletion}), parser_,
+                    rig_.builder);
+  EXPECT_EQ(workload.size(), 6);
+  EXPECT_EQ(workload.summary().faulty, 3);
+  workload.require_readable();
+  const std::string list = workload.fault_list();
+  for (const char* words :
+       {"a.yaml:2: unknown key \"usr\"", "a.yaml:4: user.txt: expected text:", "b.jsonl:1: not"}) {
+    EXPECT_NE(list.find(words), std::string::npos) << words << "\nis not in\n" << list;
+  }
+  EXPECT_EQ(workload.item(1).custom_id, "a.yaml:2");
+  EXPECT_TRUE(std::holds_alternative<RecordFault>(workload.item(1).record));
+  EXPECT_TRUE(std::holds_alternative<Record>(workload.item(2).record));
+}
+
+TEST_F(WorkloadTest, AnUnreadableFileHidesNoFaultsOfOthers) {
+  const std::vector<std::string> paths = {
+      folder_.write("a.yaml", "user: [\n"), folder_.write("b.yaml", "- user: x\n- usr: y\n"),
+      folder_.write("c.jsonl", "{\n"), folder_.write("d.yaml", "user: x\n  y: z\n")};
+  const Workload workload(PromptFiles(paths, {.text_endpoint = Endpoint::kCompletion}), parser_,
+                          rig_.builder);
+  for (const char* words : {"/a.yaml:", "b.yaml:2: unknown key", "c.jsonl:1: not valid JSON",
+                            "/d.yaml:2: not valid YAML", "2 of 3 records"}) {
+    test::expect_error<InputError>([&] { workload.require_readable(); }, words);
+    test::expect_error<InputError>([&] { workload.require_valid(); }, words);
+  }
 }
 
 TEST_F(WorkloadTest, TextsOfUsersForgeNoLinesOfTheList) {

@@ -56,22 +56,45 @@ TEST(YamlPrompts, CountsPromptsThatBeginOnOneLine) {
   EXPECT_EQ(prompts[1].earlier_on_line, 1);
 }
 
-TEST(YamlPrompts, NamesLineAndFault) {
+TEST(YamlPrompts, NotesTheFaultsOfAPromptWithLineAndGoesOn) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"user: U\nsystem: {text: S, image: a.png}\n",
-       "p.yaml:2: system.image: images belong to user:"},
-      {"user: {text: U, image: {a: b}}\n", "p.yaml:1: user.image: expected the path"},
-      {"user: {text: U, image: [a.png, '']}\n", "p.yaml:1: user.image: expected the path"},
+       "line 2: system.image: images belong to user:"},
+      {"user: {text: U, image: {a: b}}\n",
+       "user.image: expected the path or data: URI of an image, or a list of them"},
+      {"user: {text: U, image: [a.png, '']}\n",
+       "user.image: expected the path or data: URI of an image, or a list of them"},
       {"system: S\n", "user: is missing"},
-      {"user: U\nuser: V\n", "p.yaml:2: the key \"user\" is there twice"},
+      {"user: U\nuser: V\n", "line 2: the key \"user\" is there twice"},
       {"user: {text: U, text: V}\n", "the key \"text\" is there twice"},
-      {std::string("user: a\0b\n", 10), "NUL"},
       {"user: ''\n", "user: is empty"},
-      {"user: [1]\n", "must be a text or a mapping"},
-      {"user: U\nuzer: V\n", "p.yaml:2: unknown key \"uzer\""},
-      {"- user: U\n- 7\n", "p.yaml:2: expected a mapping"},
-      {"prompt: {user: U}\nuser: V\n", "only key"},
-      {"user: [\n", "not valid YAML"},
+      {"user: [1]\n", "user must be a text or a mapping with text:"},
+      {"user: U\nuzer: V\n", "line 2: unknown key \"uzer\"; known are prompt, system and user"},
+      {"7\n", "expected a mapping with user: (and system:)"},
+      {"prompt: {user: U}\nuser: V\n", "prompt: must be the only key of its mapping"},
+      {"sytem: S\n[1]: x\nuser: {txt: U}\n",
+       "unknown key \"sytem\"; known are prompt, system and user; line 2: a key must be a word; "
+       "line 3: user.txt: expected text: with a string"},
+  };
+  for (const auto& [text, faults] : cases) {
+    const auto alone = parse_yaml_prompts(text, "p.yaml");
+    ASSERT_EQ(alone.size(), 1U) << text;
+    EXPECT_EQ(alone[0].faults, faults) << text;
+  }
+  const auto prompts = parse_yaml_prompts("- user: U\n- 7\n- {}\n- user: V\n", "p.yaml");
+  ASSERT_EQ(prompts.size(), 4U);
+  EXPECT_EQ(prompts[0].faults, "");
+  EXPECT_NE(prompts[1].faults, "");
+  EXPECT_EQ(prompts[2].faults, "user: is missing");
+  EXPECT_EQ(prompts[2].line, 3);
+  EXPECT_EQ(prompts[3].user, "V");
+  EXPECT_EQ(prompts[3].faults, "");
+}
+
+TEST(YamlPrompts, RefusesWhatIsNoYaml) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {std::string("user: a\0b\n", 10), "p.yaml:1: holds a NUL byte"},
+      {"user: U\n---\nuser: [\n", "p.yaml:4: not valid YAML"},
   };
   for (const auto& [text, words] : cases) {
     test::expect_error<InputError>([&text = text] { parse_yaml_prompts(text, "p.yaml"); }, words);
