@@ -129,6 +129,30 @@ std::string_view json_kind(const Json& value) {
   return "something else";
 }
 
+namespace {
+
+// Whether it is an integer, be it written as 4.0: programs that keep numbers as floating point
+// write it so, and the servers of this interface take it.
+bool is_whole(const Json& value) {
+  if (!value.is_number_float()) return value.is_number_integer();
+  const double number = value.get<double>();
+  return std::isfinite(number) && std::trunc(number) == number;
+}
+
+// Of a whole number; empty where it is beyond int64, or a float that may have been rounded.
+std::optional<std::int64_t> exact_integer(const Json& value) {
+  constexpr double kMostExact = 0x1p53;
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::abs(number) > kMostExact) return std::nullopt;
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX) return std::nullopt;
+  return value.get<std::int64_t>();
+}
+
+}  // namespace
+
 JsonFields::JsonFields(const Json& object, std::string path, RecordFaults& faults)
     : object_(&object), path_(std::move(path)), faults_(&faults) {}
 
@@ -161,13 +185,10 @@ std::optional<bool> JsonFields::boolean(const std::string& name) {
 
 std::optional<std::int64_t> JsonFields::integer(const std::string& name, std::int64_t low,
                                                 std::int64_t high) {
-  const Json* value =
-      find_typed(name, "an integer", [](const Json& found) { return found.is_number_integer(); });
+  const Json* value = find_typed(name, "an integer", is_whole);
   if (value == nullptr) return std::nullopt;
-  const bool too_large = value->is_number_unsigned() &&
-                         value->get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
-  const std::int64_t number = too_large ? INT64_MAX : value->get<std::int64_t>();
-  if (!too_large && number >= low && number <= high) return number;
+  const auto number = exact_integer(*value);
+  if (number && *number >= low && *number <= high) return number;
   note_range(name, fmt::format("{} and {}", low, high), *value);
   return std::nullopt;
 }
@@ -231,21 +252,21 @@ std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,
   ids.reserve(array.size());
   for (std::size_t i = 0; i < array.size(); ++i) {
     const Json& element = array[i];
-    if (!element.is_number_integer()) {
+    if (!is_whole(element)) {
       faults.add({400, "invalid_type",
                   fmt::format("{}.{} must be a token id, found {}", path, i, json_kind(element)),
                   fmt::format("{}.{}", path, i)});
       continue;
     }
-    if (!element.is_number_unsigned() ||
-        element.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size)) {
+    const auto id = exact_integer(element);
+    if (!id || *id < 0 || *id >= vocab_size) {
       faults.add({400, "invalid_value",
                   fmt::format("{}.{}: token id {} is not in the vocabulary (0 to {})", path, i,
                               element.dump(), vocab_size - 1),
                   fmt::format("{}.{}", path, i)});
       continue;
     }
-    ids.push_back(element.get<std::int32_t>());
+    ids.push_back(static_cast<std::int32_t>(*id));
   }
   return ids;
 }

@@ -36,6 +36,7 @@ class JsonFields {
   /// The field, or null where it is absent or JSON null. Marks the name as known.
   const Json* find(const std::string& name);
   std::optional<bool> boolean(const std::string& name);
+  /// 4.0 is an integer as well.
   std::optional<std::int64_t> integer(const std::string& name, std::int64_t low, std::int64_t high);
   std::optional<double> number(const std::string& name, double low, double high);
   std::optional<std::string> text(const std::string& name);

@@ -136,6 +136,18 @@ TEST(RequestParser, ARepeatedKeyIsNamedWithTheRecord) {
   EXPECT_EQ(custom_id, "") << "neither of the two";
 }
 
+TEST(RequestParser, IntegersMayBeWrittenAsFloats) {
+  const Record chat = parse_good(chat_line(
+      "a", R"(,"max_tokens":4.0,"seed":-9007199254740992.0,"n":2e0,"stop_token_ids":[65.0])"));
+  EXPECT_EQ(chat.max_tokens, 4);
+  EXPECT_EQ(chat.sampling.seed, static_cast<std::uint64_t>(-(std::int64_t{1} << 53)));
+  EXPECT_EQ(chat.sampling.num_choices, 2);
+  EXPECT_EQ(chat.sampling.stop_ids.back(), 65);
+  const Record raw = parse_good(completion_line("a", "[[1.0,2],[3]]"));
+  EXPECT_EQ(std::get<std::vector<std::int32_t>>(raw.prompts.at(0)),
+            (std::vector<std::int32_t>{1, 2}));
+}
+
 TEST(RequestParser, NullMeansAbsent) {
   const Record record = parse_good(
       chat_line("a", R"(,"max_tokens":null,"stop":null,"tools":null,"seed":null,"n":null)"));
@@ -223,7 +235,11 @@ TEST(RequestParser, RefusesEachFaultByName) {
       {chat_line("a", R"(,"max_tokens":-1)"), "invalid_value", "max_tokens"},
       {chat_line("a", R"(,"max_tokens":1.5)"), "invalid_type", "max_tokens"},
       {chat_line("a", R"(,"max_tokens":"8")"), "invalid_type", "max_tokens"},
-      {chat_line("a", R"(,"max_tokens":99999999999999999999)"), "invalid_type", "max_tokens"},
+      {chat_line("a", R"(,"max_tokens":99999999999999999999)"), "invalid_value", "max_tokens"},
+      {chat_line("a", R"(,"max_tokens":4.5)"), "invalid_type", "max_tokens"},
+      {chat_line("a", R"(,"seed":1e18)"), "invalid_value", "seed"},
+      {chat_line("a", R"(,"stop_token_ids":[2.5])"), "invalid_type", "stop_token_ids.0"},
+      {completion_line("a", "[-1.0]"), "invalid_value", "prompt.0"},
       {chat_line("a", R"(,"max_tokens":18446744073709551615)"), "invalid_value", "max_tokens"},
       {chat_line("a", R"(,"temperature":-0.1)"), "invalid_value", "temperature"},
       {chat_line("a", R"(,"temperature":"hot")"), "invalid_type", "temperature"},
@@ -239,6 +255,7 @@ TEST(RequestParser, RefusesEachFaultByName) {
       {chat_line("a", R"(,"logit_bias":{"x":1})"), "invalid_value", "logit_bias"},
       {chat_line("a", R"(,"logit_bias":{"260":1})"), "invalid_value", "logit_bias"},
       {chat_line("a", R"(,"logit_bias":{"1":101})"), "invalid_value", "logit_bias"},
+      {chat_line("a", R"(,"logit_bias":{"01":1,"1":2})"), "invalid_value", "logit_bias"},
       {chat_line("a", R"(,"top_logprobs":2)"), "invalid_value", "top_logprobs"},
       {chat_line("a", R"(,"logprobs":true,"top_logprobs":21)"), "invalid_value", "top_logprobs"},
       {chat_line("a", R"(,"logprobs":5)"), "invalid_type", "logprobs"},
