@@ -65,13 +65,13 @@ bool Driver::submit_next() {
   if (next_record_ == workload_->size()) return false;
   WorkItem item = workload_->item(next_record_++);
   if (const auto* fault = std::get_if<RecordFault>(&item.record)) {
-    fail(item.index, item.custom_id, *fault);
+    fail(item, *fault);
     return true;
   }
   auto& record = std::get<Record>(item.record);
   BuiltPrompts built = builder_->build(record);
   if (const auto* fault = std::get_if<RecordFault>(&built)) {
-    fail(item.index, item.custom_id, *fault);
+    fail(item, *fault);
     return true;
   }
   StagedRecord staged;
@@ -94,7 +94,7 @@ void Driver::submit_prepared(std::int64_t queue_ahead) {
     if (!staged) return;
     if (staged->fault) {
       ++counts_.image_errors;
-      fail(staged->index, staged->record.custom_id, *staged->fault);
+      fail(staged->index, staged->record, *staged->fault);
     } else {
       submit(std::move(*staged));
     }
@@ -136,7 +136,7 @@ void Driver::take(engine::Answer answer) {
 void Driver::finish(const Pending& pending) {
   for (const engine::Answer& answer : pending.answers) {
     if (!answer.error) continue;
-    fail(pending.index, pending.record.custom_id, {500, "internal_error", *answer.error, ""});
+    fail(pending.index, pending.record, {500, "internal_error", *answer.error, ""});
     return;
   }
   journal_->append(pending.index,
@@ -153,9 +153,13 @@ void Driver::finish(const Pending& pending) {
   }
 }
 
-void Driver::fail(std::int64_t index, const std::string& custom_id, const RecordFault& fault) {
-  journal_->append(index, writer_->error_line(custom_id, fault));
+void Driver::fail(const WorkItem& item, const RecordFault& fault) {
+  journal_->append(item.index, writer_->error_line(item.custom_id, item.content_hash, fault));
   ++counts_.errors;
+}
+
+void Driver::fail(std::int64_t index, const Record& record, const RecordFault& fault) {
+  fail({index, record.custom_id, record.content_hash, fault}, fault);
 }
 
 ProgressFigures Driver::figures(const DriverOptions& options, double seconds) const {

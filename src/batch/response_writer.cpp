@@ -182,10 +182,10 @@ std::string ResponseWriter::answer_line(const Record& record,
   return out;
 }
 
-std::string ResponseWriter::error_line(const std::string& custom_id,
+std::string ResponseWriter::error_line(const std::string& custom_id, std::uint64_t content_hash,
                                        const RecordFault& fault) const {
   std::string out;
-  append_head(out, content_id(model_key_, custom_id, 0), custom_id, fault.status);
+  append_head(out, content_id(model_key_, custom_id, content_hash), custom_id, fault.status);
   out += "null},\"error\":{\"code\":";
   append_json_string(out, fault.code);
   out += ",\"message\":";

@@ -58,6 +58,7 @@ Workload::Workload(PromptFiles files, const RequestParser& parser, const PromptB
     : files_(std::move(files)), parser_(&parser), builder_(&builder), images_(images) {
   files_.scan([this](const PromptFiles::Seen& seen) { add(seen); });
   ids_.clear();
+  duplicates_.clear();
   summary_.records = checked_cast<std::int64_t>(entries_.size());
   summary_.blank_lines = files_.blank_lines();
   summary_.input_bytes = files_.total_bytes();
@@ -93,7 +94,8 @@ void Workload::add(const PromptFiles::Seen& seen) {
     find_faults(std::get<Record>(parsed), entry, fault);
   }
   if (fault) {
-    mark_faulty(index, std::move(custom_id), std::move(*fault));
+    const std::uint64_t before = duplicate ? ++duplicates_[entry.text_hash] : 0;
+    mark_faulty(index, {std::move(custom_id), entry.text_hash + before, std::move(*fault)});
   } else {
     add_good(std::get<Record>(parsed), entry);
   }
@@ -135,8 +137,8 @@ void Workload::count_good(const Record& record, std::int64_t change) {
   if (spells_start_token(record, builder_->tokenizer())) summary_.bos_texts += change;
 }
 
-void Workload::mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault) {
-  faulty_.emplace(index, Faulty{std::move(custom_id), std::move(fault)});
+void Workload::mark_faulty(std::int64_t index, Faulty faulty) {
+  faulty_.emplace(index, std::move(faulty));
   ++summary_.faulty;
 }
 
@@ -151,7 +153,10 @@ bool Workload::is_duplicate(const std::string& custom_id, std::int64_t index, st
 
 WorkItem Workload::item(std::int64_t index) {
   const auto faulty = faulty_.find(index);
-  if (faulty != faulty_.end()) return {index, faulty->second.custom_id, faulty->second.fault};
+  if (faulty != faulty_.end()) {
+    const Faulty& known = faulty->second;
+    return {index, known.custom_id, known.content_hash, known.fault};
+  }
   const Entry& entry = entries_[static_cast<std::size_t>(index)];
   const RecordPlace& place = entry.place;
   const std::string text = files_.text(place);
@@ -166,7 +171,7 @@ WorkItem Workload::item(std::int64_t index) {
                  files_.label(place));
   auto& good = std::get<Record>(record);
   if (!good.images.empty()) good.image_source = images_->source_of(files_.folder(place));
-  return {index, std::move(custom_id), std::move(record)};
+  return {index, std::move(custom_id), good.content_hash, std::move(record)};
 }
 
 std::vector<LargeRecord> Workload::too_large(std::int64_t kv_tokens) {
@@ -305,8 +310,9 @@ void Workload::refuse_images(const LargeImages& large, const std::string& messag
   images_->forget_uses(large.index, record);
   entry.worst_case = entry.sequences = 0;
   entry.image_blocks = entry.image_group = entry.seen_blocks = 0;
-  mark_faulty(large.index, std::move(refused.custom_id),
-              {400, "image_memory_exceeded", message, param});
+  mark_faulty(large.index, {std::move(refused.custom_id),
+                            refused.content_hash,
+                            {400, "image_memory_exceeded", message, param}});
 }
 
 }  // namespace caravan::batch

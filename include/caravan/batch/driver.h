@@ -76,7 +76,8 @@ class Driver {
   void wait_for_images();
   void take(engine::Answer answer);
   void finish(const Pending& pending);
-  void fail(std::int64_t index, const std::string& custom_id, const RecordFault& fault);
+  void fail(const WorkItem& item, const RecordFault& fault);
+  void fail(std::int64_t index, const Record& record, const RecordFault& fault);
   ProgressFigures figures(const DriverOptions& options, double seconds) const;
 
   Workload* workload_;

@@ -2,6 +2,7 @@
 // Answers and faults as OpenAI batch output lines. The same record, model and answer give the same
 // bytes: ids come from the content, `created` is always 0 (the manifest has the time).
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,9 @@ class ResponseWriter {
   std::string answer_line(const Record& record, const std::vector<TokenizedPrompt>& prompts,
                           const std::vector<engine::Answer>& answers) const;
 
-  std::string error_line(const std::string& custom_id, const RecordFault& fault) const;
+  /// @param content_hash  tells records with one custom_id apart
+  std::string error_line(const std::string& custom_id, std::uint64_t content_hash,
+                         const RecordFault& fault) const;
 
  private:
   const text::Tokenizer* tokenizer_;

@@ -22,6 +22,9 @@ namespace caravan::batch {
 struct WorkItem {
   std::int64_t index = 0;
   std::string custom_id;
+  /// Of the request: of a good one as its record has it, of a faulty one of its text and of how
+  /// often that was there before.
+  std::uint64_t content_hash = 0;
   ParsedRecord record;
 };
 
@@ -114,13 +117,14 @@ class Workload {
   };
   struct Faulty {
     std::string custom_id;
+    std::uint64_t content_hash = 0;
     RecordFault fault;
   };
   void add(const PromptFiles::Seen& seen);
   void find_faults(Record& record, Entry& entry, std::optional<RecordFault>& fault);
   void add_good(const Record& record, Entry& entry);
   void count_good(const Record& record, std::int64_t change);
-  void mark_faulty(std::int64_t index, std::string custom_id, RecordFault fault);
+  void mark_faulty(std::int64_t index, Faulty faulty);
   bool is_duplicate(const std::string& custom_id, std::int64_t index, std::int64_t& first);
 
   PromptFiles files_;
@@ -130,7 +134,10 @@ class Workload {
   std::string images_hash_;
   std::vector<Entry> entries_;
   std::unordered_map<std::int64_t, Faulty> faulty_;
-  std::unordered_map<std::uint64_t, std::int64_t> ids_;  // hash of a custom_id -> its first record
+  // During the scan: hash of a custom_id -> its first record; hash of the text of a record that has
+  // the custom_id of another -> how many there are.
+  std::unordered_map<std::uint64_t, std::int64_t> ids_;
+  std::unordered_map<std::uint64_t, std::uint64_t> duplicates_;
   WorkloadSummary summary_;
 };
 

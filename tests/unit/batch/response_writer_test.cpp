@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -188,7 +189,7 @@ TEST_F(ResponseWriterTest, TokenIdsStandWhereVllmPutsThem) {
 
 TEST_F(ResponseWriterTest, ErrorLinesHaveNoBody) {
   const std::string line =
-      writer_.error_line("r1", {404, "model_not_found", "no \"such\"\nmodel \xff", "model"});
+      writer_.error_line("r1", 5, {404, "model_not_found", "no \"such\"\nmodel \xff", "model"});
   EXPECT_TRUE(is_error_line(line));
   const Json json = Json::parse(line);
   EXPECT_EQ(json["custom_id"], "r1");
@@ -199,8 +200,16 @@ TEST_F(ResponseWriterTest, ErrorLinesHaveNoBody) {
   EXPECT_EQ(json["error"]["type"], "invalid_request_error");
   EXPECT_EQ(json["error"]["param"], "model");
   EXPECT_EQ(
-      Json::parse(writer_.error_line("r", {500, "internal_error", "x", ""}))["error"]["param"],
+      Json::parse(writer_.error_line("r", 5, {500, "internal_error", "x", ""}))["error"]["param"],
       nullptr);
+}
+
+TEST_F(ResponseWriterTest, ErrorLinesOfOneCustomIdHaveIdsOfTheirOwn) {
+  const auto id_of = [&](std::uint64_t hash) {
+    return Json::parse(writer_.error_line("r", hash, {400, "x", "y", ""}))["id"].get<std::string>();
+  };
+  EXPECT_EQ(id_of(1), id_of(1));
+  EXPECT_NE(id_of(1), id_of(2));
 }
 
 TEST_F(ResponseWriterTest, AnyTextGivesValidJson) {

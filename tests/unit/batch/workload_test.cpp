@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -65,6 +67,17 @@ TEST_F(WorkloadTest, ARecordWithSeveralFaultsHasThemOnItsLine) {
   EXPECT_NE(list.find("p.jsonl:3: custom_id \"a\" was used before, at p.jsonl:1; the prompt has"),
             std::string::npos)
       << list;
+}
+
+TEST_F(WorkloadTest, RecordsWithOneIdHaveHashesOfTheirOwn) {
+  const std::string line = completion_line("a", R"("x")") + "\n";
+  Workload workload = load(line + line + completion_line("a", R"("y")") + "\n" + line + "{\n{\n");
+  std::set<std::pair<std::string, std::uint64_t>> keys;
+  for (std::int64_t i = 0; i < workload.size(); ++i) {
+    const WorkItem item = workload.item(i);
+    keys.emplace(item.custom_id, item.content_hash);
+  }
+  EXPECT_EQ(std::ssize(keys), workload.size());
 }
 
 TEST_F(WorkloadTest, FaultyYamlPromptsAreFaultyRecords) {
