@@ -61,12 +61,6 @@ void append_chat_token(std::string& out, std::int32_t id, float logprob,
   out += ']';
 }
 
-// Unicode characters of valid UTF-8.
-std::int64_t count_characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; });
-}
-
 // The map of the best tokens; the chosen one is always in it.
 void append_top_map(std::string& out, const TokenLogprob& token, const LogprobStyle& style) {
   std::vector<std::pair<std::int32_t, float>> shown(best(token, style).begin(),
@@ -108,21 +102,22 @@ void append_chat_logprobs(std::string& out, std::span<const TokenLogprob> tokens
   out += "]}";
 }
 
-void append_completion_logprobs(std::string& out, std::span<const TokenLogprob> prompt,
-                                std::span<const TokenLogprob> generated,
+void append_completion_logprobs(std::string& out, const EchoedPrompt& prompt,
+                                std::span<const TokenLogprob> generated, text::DecodedText start,
                                 const LogprobStyle& style) {
   std::string offsets;
   std::string values;
   std::string names;
   std::string tops;
-  // Offsets are places in the shown text, where a broken character is one U+FFFD.
-  const auto start = prompt.empty() ? text::DecodedText::kContinues : text::DecodedText::kBegins;
-  text::Detokenizer detokenizer(*style.tokenizer, style.show_special, start);
+  // The text is that of the prompt and then that of the generated tokens, each decoded for itself.
+  text::Detokenizer of_prompt(*style.tokenizer, prompt.shows_special, text::DecodedText::kBegins);
+  text::Detokenizer of_generated(*style.tokenizer, style.show_special, start);
   std::int64_t offset = 0;
-  const auto add = [&](const TokenLogprob& token, bool has_value) {
+  const auto add = [&](text::Detokenizer& detokenizer, const TokenLogprob& token, bool has_value) {
     const char* comma = names.empty() ? "" : ",";
-    fmt::format_to(std::back_inserter(offsets), "{}{}", comma, offset);
-    offset += count_characters(detokenizer.push(token.id));
+    fmt::format_to(std::back_inserter(offsets), "{}{}", comma,
+                   offset + detokenizer.characters_before(token.id));
+    offset += text::count_characters(detokenizer.push(token.id));
     names += comma;
     values += comma;
     tops += comma;
@@ -135,8 +130,9 @@ void append_completion_logprobs(std::string& out, std::span<const TokenLogprob> 
     append_json_float(values, token.logprob);
     append_top_map(tops, token, style);
   };
-  for (std::size_t i = 0; i < prompt.size(); ++i) add(prompt[i], i > 0);
-  for (const TokenLogprob& token : generated) add(token, true);
+  for (std::size_t i = 0; i < prompt.tokens.size(); ++i) add(of_prompt, prompt.tokens[i], i > 0);
+  offset = text::count_characters(prompt.text);
+  for (const TokenLogprob& token : generated) add(of_generated, token, true);
   fmt::format_to(std::back_inserter(out),
                  "{{\"text_offset\":[{}],\"token_logprobs\":[{}],\"tokens\":[{}],\"top_logprobs\":["
                  "{}]}}",

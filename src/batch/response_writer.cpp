@@ -89,12 +89,17 @@ struct BodyWriter {
   void completion_choice(std::size_t index, const TokenizedPrompt& prompt,
                          const engine::Answer& answer, const engine::Choice& choice) const {
     out += "\"text\":";
-    append_json_string(out, echoed_text(index, prompt) + choice.text);
+    const std::string echo = echoed_text(index, prompt);
+    append_json_string(out, echo + choice.text);
     out += ",\"logprobs\":";
     if (record.output.logprobs) {
-      std::span<const engine::TokenLogprob> echoed;
-      if (record.output.echo) echoed = answer.prompt_logprobs;
-      append_completion_logprobs(out, echoed, choice.logprobs, style(record.output.top_logprobs));
+      EchoedPrompt echoed{{}, echo, record.sampling.show_special};
+      if (record.output.echo) echoed.tokens = answer.prompt_logprobs;
+      // A text does not show the start token that is put in front of it.
+      if (std::holds_alternative<std::string>(record.prompts[index])) echoed.shows_special = false;
+      append_completion_logprobs(out, echoed, choice.logprobs,
+                                 text::text_behind(prompt.ids, tokenizer),
+                                 style(record.output.top_logprobs));
     } else {
       out += "null";
     }

@@ -1,26 +1,15 @@
 #include "job.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace caravan::engine {
-namespace {
-
-/// A prompt of control tokens alone has no text that a choice could continue.
-text::DecodedText start_of_choices(const Request& request, const text::Tokenizer& tokenizer) {
-  const bool has_text = std::any_of(request.prompt.begin(), request.prompt.end(),
-                                    [&](std::int32_t id) { return !tokenizer.is_special(id); });
-  return has_text ? text::DecodedText::kContinues : text::DecodedText::kBegins;
-}
-
-}  // namespace
 
 Job::Job(Request request, std::int64_t serial, const text::Tokenizer& tokenizer,
          std::int64_t image_token_id)
     : request_(std::move(request)), serial_(serial) {
   if (!request_.images.empty()) images_ = ImageVisibility(request_.prompt, image_token_id);
   const SamplingParams& params = request_.sampling;
-  const text::DecodedText start = start_of_choices(request_, tokenizer);
+  const text::DecodedText start = text::text_behind(request_.prompt, tokenizer);
   for (std::int64_t choice = 0; choice < params.num_choices; ++choice) {
     choices_.push_back(std::make_unique<ChoiceState>(
         ChoiceState{{}, ChoiceText(tokenizer, params, start), {}, {}}));

@@ -1,5 +1,6 @@
 #include "caravan/text/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -102,6 +103,11 @@ std::size_t complete_utf8_prefix(std::string_view bytes) {
                                                                                    : bytes.size();
   }
   return bytes.size();
+}
+
+std::int64_t count_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
 }
 
 void append_utf8(std::string& out, char32_t code_point) {

@@ -2,6 +2,7 @@
 // UTF-8 validation, repair and the incremental form of both.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ std::string replace_invalid_utf8(std::string_view bytes);
 /// Length of the longest prefix of `bytes` that does not end inside a sequence that could still
 /// become valid.
 std::size_t complete_utf8_prefix(std::string_view bytes);
+
+/// Characters of valid UTF-8.
+std::int64_t count_characters(std::string_view text);
 
 /// Appends the UTF-8 form of a code point (a surrogate or a value above U+10FFFF becomes U+FFFD).
 void append_utf8(std::string& out, char32_t code_point);

@@ -165,6 +165,58 @@ TEST_F(ResponseWriterTest, OffsetsFollowTheTextWhereBytesAreNoText) {
   EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], Json::array({0, 1, 2}));
 }
 
+TEST_F(ResponseWriterTest, OffsetsCountBrokenCharactersBeforeWhatFollows) {
+  Record record = completion_record({"a"});
+  record.output.logprobs = true;
+  engine::Answer answer;
+  answer.choices = {choice({'i', 0xe2, 0x82, 'p', 'q'}, "i\ufffdpq")};
+  answer.choices[0].logprobs = {
+      {'i', -1, {}}, {0xe2, -1, {}}, {0x82, -1, {}}, {'p', -1, {}}, {'q', -1, {}}};
+  const Json body = parse(record, {{{'a'}, 3}}, {answer})["response"]["body"];
+  EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], Json::array({0, 1, 1, 2, 3}));
+}
+
+// SentencePiece puts a space in front of a text, which is taken away again where one begins.
+TEST(ResponseWriter, OffsetsBehindAPromptOfControlTokensAreThoseOfTheText) {
+  text::TokenizerSpec spec;
+  spec.kind = text::TokenizerKind::kSentencePiece;
+  for (int byte = 0; byte < 256; ++byte) {
+    spec.tokens.emplace_back(1, static_cast<char>(byte));
+    spec.byte_ids.push_back(byte);
+  }
+  spec.tokens.insert(spec.tokens.end(), {" Lay", ""});
+  spec.added_tokens = {{257, "<s>", true}};
+  spec.bos_id = 257;
+  spec.add_bos = true;
+  spec.space_prefix = text::SpacePrefix::kEverySegment;
+  const text::Tokenizer tokenizer(spec);
+  const ResponseWriter writer(tokenizer, "tiny", "hash");
+  Record record;
+  record.endpoint = Endpoint::kCompletion;
+  record.output.logprobs = true;
+  engine::Answer answer;
+  answer.choices.resize(1);
+  answer.choices[0].token_ids = {256, 256};
+  answer.choices[0].logprobs = {{256, -1, {}}, {256, -1, {}}};
+  const auto offsets = [&](const std::string& prompt, std::vector<std::int32_t> ids,
+                           const std::string& text) {
+    record.prompts = {prompt};
+    answer.prompt_logprobs.clear();
+    for (const std::int32_t id : ids) answer.prompt_logprobs.push_back({id, -1, {}});
+    answer.choices[0].text = text;
+    const Json line = Json::parse(writer.answer_line(record, {{std::move(ids), 2}}, {answer}));
+    return line["response"]["body"]["choices"][0]["logprobs"]["text_offset"];
+  };
+  EXPECT_EQ(offsets("", {257}, "Lay Lay"), Json::array({0, 3}));
+  EXPECT_EQ(offsets("Lay", {257, 256}, " Lay Lay"), Json::array({0, 4}));
+  record.output.echo = true;
+  for (const bool shows_special : {false, true}) {
+    record.sampling.show_special = shows_special;
+    EXPECT_EQ(offsets("", {257}, "Lay Lay"), Json::array({0, 0, 3}));
+    EXPECT_EQ(offsets("Lay", {257, 256}, " Lay Lay"), Json::array({0, 0, 3, 7}));
+  }
+}
+
 TEST_F(ResponseWriterTest, TokenIdsStandWhereVllmPutsThem) {
   engine::Answer answer;
   answer.choices = {choice({7}, "x")};

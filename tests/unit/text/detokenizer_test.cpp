@@ -41,6 +41,20 @@ TEST(Detokenizer, ShowsSpecialTokensOnDemand) {
   EXPECT_EQ(Detokenizer(tokenizer, true).push(end), "<end>");
 }
 
+TEST(Detokenizer, SaysWhereTheNextTextBegins) {
+  const Tokenizer tokenizer(test::byte_spec());
+  Detokenizer detokenizer(tokenizer);
+  EXPECT_EQ(detokenizer.characters_before('a'), 0);
+  detokenizer.push(0xE2);
+  EXPECT_EQ(detokenizer.characters_before(0x82), 0) << "inside the same character";
+  EXPECT_EQ(detokenizer.characters_before('a'), 1) << "behind a U+FFFD";
+  detokenizer.push(0x82);
+  EXPECT_EQ(detokenizer.characters_before(0xAC), 0);
+  EXPECT_EQ(detokenizer.characters_before(0xE2), 1);
+  EXPECT_EQ(detokenizer.push(0xAC), "\u20ac");
+  EXPECT_EQ(detokenizer.characters_before(0x80), 0);
+}
+
 RC_GTEST_PROP(DetokenizerProperty, PiecesJoinToTheRepairedBytes, (const std::string& bytes)) {
   const Tokenizer tokenizer(test::byte_spec());
   Detokenizer detokenizer(tokenizer);
