@@ -84,6 +84,15 @@ void add_input_output(Table& table) {
                        "- for standard input; may be repeated"},
                       &JobOptions::inputs))
       .commands = {kRun, kPlan, kTokenize};
+  table.add(choice_option<batch::InputFormat>(
+      {"input-format", "auto|jsonl|txt|yaml",
+       "what standard input and files with other endings hold; auto: judged by the first line of "
+       "standard input"},
+      &JobOptions::input_format,
+      {{"auto", batch::InputFormat::kAuto},
+       {"jsonl", batch::InputFormat::kJsonl},
+       {"txt", batch::InputFormat::kText},
+       {"yaml", batch::InputFormat::kYaml}}));
   table.add(text_option({"output", "FILE", "answers, one JSON line for each record in input order"},
                         &JobOptions::output));
   table

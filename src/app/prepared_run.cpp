@@ -146,6 +146,7 @@ void PreparedRun::open_parts() {
   if (!options_.output.empty()) names_.emplace(options_.output);
   if (!options_.inputs.empty()) {
     batch::PromptFilesOptions file_options;
+    file_options.format = options_.input_format;
     file_options.text_files = options_.text_per_file ? batch::TextFiles::kPromptPerFile
                                                      : batch::TextFiles::kPromptPerLine;
     if (model_) file_options.text_endpoint = model_->text_endpoint;

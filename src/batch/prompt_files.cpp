@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "caravan/core/faults.h"
+#include "caravan/core/log.h"
 #include "caravan/io/sha256.h"
 #include "prompt_format.h"
 #include "standard_input.h"
@@ -73,10 +75,13 @@ struct PromptFiles::State {
 };
 
 void PromptFiles::State::add(const std::string& path) {
-  const auto format = format_of(path, options.text_files);
-  CARAVAN_CHECK(format.has_value(), UsageError,
-                "--input {}: unknown kind of file; expected .jsonl (batch requests), .txt or .yaml",
-                path);
+  auto format = format_of(path, options.text_files);
+  if (!format) format = format_of(options.format, options.text_files);
+  CARAVAN_CHECK(
+      format.has_value(), UsageError,
+      "--input {}: unknown kind of file; expected .jsonl (batch requests), .txt or .yaml, "
+      "or --input-format to say which of them it is",
+      path);
   // A pipe can be read once only, and opening one may wait for ever.
   CARAVAN_CHECK(fs::is_regular_file(path), UsageError,
                 "--input {}: expected a regular file; for a pipe use --input - and redirect it",
@@ -91,9 +96,11 @@ void PromptFiles::State::add(const std::string& path) {
 
 void PromptFiles::State::parse_yaml(OneFile& file, const std::string& text) {
   try {
-    file.yaml = parse_yaml_prompts(text, file.path);
+    file.yaml = parse_yaml_prompts(text, file.path == "-" ? "standard input" : file.path);
   } catch (const InputError& error) {
-    unreadable.emplace_back(error.what());
+    const bool guessed = file.path == "-" && options.format == InputFormat::kAuto;
+    unreadable.push_back(error.what() +
+                         std::string(guessed ? " (--input-format txt if it is none)" : ""));
   }
 }
 
@@ -104,7 +111,21 @@ void PromptFiles::State::add_standard_input() {
   standard_input.emplace(spool_standard_input(options));
   CARAVAN_CHECK(standard_input->size() > 0, InputError,
                 "--input -: standard input is closed or empty, expected prompts");
-  file.format = sniff_format(*standard_input, options.text_files);
+  if (const auto format = format_of(options.format, options.text_files)) {
+    file.format = *format;
+  } else {
+    file.format = sniff_format(*standard_input, options.text_files);
+    log::info("--input -: standard input looks like {}; --input-format says otherwise",
+              format_name(file.format));
+  }
+  if (file.format == Format::kYaml) {
+    CARAVAN_CHECK(standard_input->size() <= kMaxYamlBytes, InputError,
+                  "--input -: standard input has {} bytes, YAML may have {}",
+                  standard_input->size(), kMaxYamlBytes);
+    std::string text(static_cast<std::size_t>(standard_input->size()), '\0');
+    standard_input->read(0, std::as_writable_bytes(std::span(text)));
+    parse_yaml(file, text);
+  }
   files.push_back(std::move(file));
 }
 

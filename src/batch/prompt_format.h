@@ -14,8 +14,16 @@ enum class PromptFormat { kJsonl, kTextLines, kWholeText, kYaml };
 /// By the end of the name, in any case.
 std::optional<PromptFormat> format_of(const std::string& path, TextFiles text_files);
 
-/// By content: a batch file if the first visible character opens an object, else text.
+/// As a user says; empty for kAuto.
+std::optional<PromptFormat> format_of(InputFormat format, TextFiles text_files);
+
+/// By the first line that is not blank: batch requests if it opens an object with a field or
+/// without any, YAML if it has a key of our prompts (comments are passed over) or begins a
+/// document, else text.
 PromptFormat sniff_format(io::InputFile& file, TextFiles text_files);
+
+/// "batch requests (jsonl)" ... for messages.
+std::string_view format_name(PromptFormat format);
 
 /// Paths of the prompt files of a folder, sorted. Hidden files are passed over, everything else is
 /// named in one warning.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "caravan/batch/prompt_files.h"
 #include "caravan/batch/request_parser.h"
 #include "caravan/core/dtype.h"
 #include "caravan/core/log.h"
@@ -24,6 +25,7 @@ struct JobOptions {
   // Input and output
   std::string model;
   std::vector<std::string> inputs;
+  batch::InputFormat input_format = batch::InputFormat::kAuto;
   std::string output;
   std::optional<std::string> prompt;
   std::vector<std::string> images;  // of the prompt

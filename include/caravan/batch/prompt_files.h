@@ -18,7 +18,11 @@ namespace caravan::batch {
 
 enum class TextFiles { kPromptPerLine, kPromptPerFile };
 
+/// What an input holds. kAuto: files as their names end; standard input by its first line.
+enum class InputFormat { kAuto, kJsonl, kText, kYaml };
+
 struct PromptFilesOptions {
+  InputFormat format = InputFormat::kAuto;  // of standard input, and of names that do not tell
   TextFiles text_files = TextFiles::kPromptPerLine;
   Endpoint text_endpoint = Endpoint::kChat;  // of prompts that name none (.txt, .yaml)
   std::string system;                        // put in front of those prompts where they have none

@@ -182,6 +182,39 @@ TEST_F(RunTest, TextYamlAndStandardInput) {
   EXPECT_EQ(names, (std::set<std::string>{"out.jsonl", "out.manifest.json", "p.txt", "q.yaml"}));
 }
 
+TEST_F(RunTest, StandardInputMayBeOfAnyKind) {
+  const auto ids_of = [this](const std::string& text, const Arguments& more) {
+    ProcessOptions options;
+    options.standard_input = text;
+    Arguments run = {"run",
+                     "--model",
+                     model(),
+                     "--input",
+                     "-",
+                     "--output",
+                     folder_.file("out.jsonl"),
+                     "--overwrite",
+                     "--max-tokens",
+                     "1"};
+    run.insert(run.end(), more.begin(), more.end());
+    const ProcessResult result = caravan(run, options);
+    EXPECT_EQ(result.code, 0) << result.err;
+    std::vector<std::string> ids;
+    for (const auto& line : read_lines(folder_.file("out.jsonl"))) {
+      ids.push_back(line["custom_id"]);
+    }
+    return ids;
+  };
+  using Ids = std::vector<std::string>;
+  const std::string yaml = "- user: |\n    one\n    two\n- user: b\n";
+  EXPECT_EQ(ids_of(yaml, {}), (Ids{"stdin:1", "stdin:4"}));
+  EXPECT_EQ(ids_of(yaml, {"--input-format", "txt"}),
+            (Ids{"stdin:1", "stdin:2", "stdin:3", "stdin:4"}));
+  EXPECT_EQ(ids_of("{hello} world\nuser: x\n", {}), (Ids{"stdin:1", "stdin:2"}));
+  EXPECT_EQ(ids_of(completion_request("x", "Hi", json::object()), {}), Ids{"x"});
+  EXPECT_EQ(ids_of("user: a\n", {"--input-format", "yaml"}), Ids{"stdin:1"});
+}
+
 TEST_F(RunTest, FaultsOfEveryInputAreListedOrAnswered) {
   const std::string yaml =
       folder_.write("q.yaml", "- user: Hi\n- usr: Hi\n- {user: {txt: a}, sytem: b}\n- user: Ho\n");

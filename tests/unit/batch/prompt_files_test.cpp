@@ -161,6 +161,20 @@ TEST(PromptFiles, EveryInputWithAFaultIsNamed) {
   }
 }
 
+TEST(PromptFiles, OtherEndingsAreWhatTheUserSays) {
+  const TemporaryFolder folder;
+  PromptFilesOptions options;
+  options.format = InputFormat::kYaml;
+  const std::string other = folder.write("prompts.json", "- user: a\n- user: b\n");
+  PromptFiles mixed({other, folder.write("p.txt", "x\ny\nz\n")}, options);
+  EXPECT_EQ(scan(mixed).texts, (std::vector<std::string>{"a", "b", "x", "y", "z"}));
+  options.format = InputFormat::kText;
+  options.text_files = TextFiles::kPromptPerFile;
+  PromptFiles whole({other}, options);
+  EXPECT_EQ(scan(whole).texts.size(), 1U);
+  expect_error<UsageError>([&] { PromptFiles({other}, {}); }, "--input-format");
+}
+
 TEST(PromptFiles, PlainPromptsBecomeRecordsWithPlaceAsId) {
   const TemporaryFolder folder;
   PromptFilesOptions options;
