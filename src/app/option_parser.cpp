@@ -56,6 +56,38 @@ std::vector<std::string> with_flag_values(const std::vector<Option>& table,
   return arguments;
 }
 
+// A single dash never begins an option; what stands behind "--" is no option in any case.
+void refuse_single_dashes(const std::vector<std::string>& positional,
+                          const std::vector<std::string>& arguments, Command command) {
+  const auto literal = std::find(arguments.begin(), arguments.end(), "--");
+  const auto num_literal = literal == arguments.end() ? 0 : arguments.end() - literal - 1;
+  for (auto text = positional.begin(); text != positional.end() - num_literal; ++text) {
+    CARAVAN_CHECK(
+        text->size() < 2 || text->front() != '-', UsageError,
+        "unknown option {}: options begin with two dashes (`caravan help {}` lists all); a "
+        "text that begins with a dash stands behind --",
+        *text, command_name(command));
+  }
+}
+
+// What is wrong with an option that `command` does not have.
+std::string unknown_option_text(const std::vector<Option>& table, Command command,
+                                std::string name) {
+  name.erase(0, name.find_first_not_of('-'));
+  name = name.substr(0, name.find('='));
+  std::vector<std::string_view> others;
+  for (const Option& option : table) {
+    if (option.name != name) continue;
+    for (const Command other : option.commands) others.push_back(command_name(other));
+  }
+  if (!others.empty()) {
+    return fmt::format("--{} is not an option of {}, but of {}", name, command_name(command),
+                       fmt::join(others, ", "));
+  }
+  return fmt::format("unknown option --{}{} (`caravan help {}` lists all)", name,
+                     suggestion(name, names_of(table, command), "--"), command_name(command));
+}
+
 ValuesByName from_command_line(const std::vector<Option>& table, Command command,
                                const std::vector<std::string>& arguments,
                                std::vector<std::string>& positional) {
@@ -76,12 +108,10 @@ ValuesByName from_command_line(const std::vector<Option>& table, Command command
       }
       values[option.string_key].push_back(option.value.empty() ? "" : option.value.front());
     }
+    refuse_single_dashes(positional, arguments, command);
     return values;
   } catch (const po::unknown_option& unknown) {
-    std::string name = unknown.get_option_name();
-    name.erase(0, name.find_first_not_of('-'));
-    throw UsageError(fmt::format("unknown option --{}{} (`caravan help {}` lists all)", name,
-                                 suggestion(name, names_of(table, command), "--"), subcommand));
+    throw UsageError(unknown_option_text(table, command, unknown.get_option_name()));
   } catch (const po::error& error) {
     throw UsageError(fmt::format("{} (`caravan help {}`)", error.what(), subcommand));
   }
