@@ -67,9 +67,13 @@ std::int64_t choose_image_blocks(const MemoryRequest& request,
 std::int64_t choose_blocks(const MemoryRequest& request, const std::vector<RankMemory>& ranks,
                            std::int64_t image_blocks) {
   if (request.kv_bytes) {
-    const std::int64_t blocks = *request.kv_bytes / largest_block_bytes(ranks);
-    CARAVAN_CHECK(blocks > 0, ConfigError, "--kv-memory {} is less than one block of {} tokens",
-                  format_bytes(static_cast<double>(*request.kv_bytes)), kBlockTokens);
+    const std::int64_t block_bytes = largest_block_bytes(ranks);
+    const std::int64_t blocks = *request.kv_bytes / block_bytes;
+    CARAVAN_CHECK(blocks > 0, ConfigError,
+                  "--kv-memory {} is less than one block of {} tokens, which takes {} on a rank: "
+                  "give --kv-memory {} or more",
+                  *request.kv_bytes, kBlockTokens, format_bytes(static_cast<double>(block_bytes)),
+                  block_bytes);
     return blocks;
   }
   const std::int64_t largest = blocks_for(request.largest_tokens, 1);

@@ -11,6 +11,7 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "caravan/core/log.h"
+#include "caravan/engine/engine.h"
 
 namespace caravan::app {
 namespace {
@@ -87,6 +88,20 @@ batch::ParserOptions parser_options(const JobOptions& options, const ModelFront&
   parser.reads_images = description.config.vision.has_value();
   parser.max_images = options.max_images;
   return parser;
+}
+
+void check_defaults(const ModelFront& model, const batch::ParserOptions& options,
+                    const std::string& path) {
+  const batch::ParsedRecord plain =
+      batch::RequestParser(options).parse_plain({"", batch::Endpoint::kCompletion, "", "x"});
+  engine::Request request{0, {0}, {}, std::get<batch::Record>(plain).sampling};
+  request.sampling.max_tokens = 0;
+  const std::string reason = engine::Engine::refusal(request, model.file.description().config, {});
+  CARAVAN_CHECK(
+      reason.empty(), ConfigError,
+      "{}: the sampling defaults of the checkpoint cannot be used: {}. Give the option of "
+      "that name, or convert the model again",
+      path, reason);
 }
 
 std::string describe_defaults(const batch::RequestDefaults& defaults, const ModelFront& model) {

@@ -218,9 +218,7 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
       "--dtype is for models without weights; {} has those that `caravan convert --dtype` "
       "made",
       options.model);
-  // Ranks may be spread over nodes like this one, down to one on each.
-  PreparedRun prepared(options,
-                       std::vector<std::int64_t>(static_cast<std::size_t>(num_ranks), node_bytes));
+  PreparedRun prepared(options);
   const checkpoint::ModelFile& file = prepared.model().file;
   std::string text = model_text(file);
   if (prepared.has_workload()) text += input_text(prepared.workload().summary());
@@ -230,8 +228,10 @@ ExitCode plan_command(const ParsedOptions& parsed, const Environment& environmen
   }
   text += fmt::format("device     {}\n", device);
   if (!prepared.has_workload()) text += assumption_text(prepared.memory_request());
-  text += sharing_text(prepared.memory_request(), static_cast<int>(num_ranks));
-  text += ranks_text(prepared.memory(), file.description().config);
+  print_result(text + sharing_text(prepared.memory_request(), static_cast<int>(num_ranks)));
+  // Ranks may be spread over nodes like this one, down to one on each.
+  prepared.plan(std::vector<std::int64_t>(static_cast<std::size_t>(num_ranks), node_bytes));
+  text = ranks_text(prepared.memory(), file.description().config);
   text += verdict_text(prepared.memory_request(), prepared.memory(), options, node_bytes);
   text += "\nThe run can start.\n";
   print_result(text);

@@ -111,26 +111,32 @@ MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig
   return request;
 }
 
-PreparedRun::PreparedRun(const JobOptions& options, const std::vector<std::int64_t>& free_bytes)
-    : options_(options) {
+PreparedRun::PreparedRun(const JobOptions& options) : options_(options) {
   open_parts();
   parser_ = std::make_unique<batch::RequestParser>(parser_options(options_, *model_),
                                                    unknown_field_warning());
   builder_ = std::make_unique<batch::PromptBuilder>(
       *model_->tokenizer, *model_->chat_format, model_->file.description().config.max_positions);
-  check_defaults();
+  check_defaults(*model_, parser_->options(), options_.model);
   open_images();
   log::info("defaults of records: {}", describe_defaults(parser_->options().defaults, *model_));
   if (options_.prompt) build_prompt();
-  Faults faults;
-  if (files_) faults.attempt([this] { check_records(); });
+  if (files_) faults_.attempt([this] { check_records(); });
+  const checkpoint::ModelDescription& description = model_->file.description();
+  memory_request_ = app::memory_request(options_, description.config, description.dtype);
+  request_records();
+}
+
+void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
+  memory_request_.free_bytes = free_bytes;
   if (!files_ || workload_) {
-    faults.attempt([&] {
-      plan(free_bytes);
+    faults_.attempt([this] {
+      memory_ = plan_memory(memory_request_);
+      check_images();
       check_capacity();
     });
   }
-  faults.require_none();
+  faults_.require_none();
 }
 
 void PreparedRun::open_parts() {
@@ -192,6 +198,9 @@ void PreparedRun::check_records() {
   log::info("input: {} records ({} chat, {} completions, {} faulty), {}, checked in {:.2f} s",
             summary.records, summary.chat, summary.completions, summary.faulty,
             format_bytes(static_cast<double>(summary.input_bytes)), watch.seconds());
+  if (summary.records == 0 && options_.inputs.size() > 0) {
+    log::warning("the input has no records: the output will be empty");
+  }
   if (summary.bos_texts > 0) {
     log::warning(
         "{} completion prompts begin with the spelling of the start token; in prompts it is plain "
@@ -242,17 +251,8 @@ void PreparedRun::check_prompt_images() {
   if (batch::computes(*prompt_record_)) prompt_blocks_ = std::get<batch::ImageBlocks>(checked);
 }
 
-void PreparedRun::plan(const std::vector<std::int64_t>& free_bytes) {
-  const checkpoint::ModelDescription& description = model_->file.description();
-  memory_request_ = app::memory_request(options_, description.config, description.dtype);
-  memory_request_.free_bytes = free_bytes;
-  plan_records();
-  if (memory_.limits.image_blocks >= memory_request_.largest_image_group) return;
-  check_images();
-  plan_records();  // without those whose images do not fit
-}
-
-void PreparedRun::plan_records() {
+// What the records need, or the prompt.
+void PreparedRun::request_records() {
   MemoryRequest& request = memory_request_;
   if (workload_) {
     request.needed_tokens = workload_->worst_case_tokens(options_.max_sequences);
@@ -270,11 +270,11 @@ void PreparedRun::plan_records() {
   if (images_ && (workload_ || prompt_record_)) {
     request.preparation_bytes = images_->preparation_bytes(kMaxPreparedBytes);
   }
-  memory_ = plan_memory(request);
 }
 
 // Images of a record that do not fit together.
 void PreparedRun::check_images() {
+  if (memory_.limits.image_blocks >= memory_request_.largest_image_group) return;
   const auto fault = [this](std::int64_t blocks) {
     return image_fault(memory_request_, memory_, blocks);
   };
@@ -296,6 +296,8 @@ void PreparedRun::check_images() {
   for (const batch::LargeImages& record : large) {
     workload_->refuse_images(record, fault(record.blocks));
   }
+  request_records();  // without those
+  memory_ = plan_memory(memory_request_);
 }
 
 // A record that fits the model and not the cache is a fault of this run, not of the record: were it
@@ -336,21 +338,6 @@ void PreparedRun::check_capacity() {
 bool PreparedRun::fits_cache(const batch::TokenizedPrompt& prompt) const {
   return prompt.max_tokens == 0 ||
          std::ssize(prompt.ids) + prompt.max_tokens - 1 <= memory_.kv_tokens();
-}
-
-// What a checkpoint says about sampling is known to be numbers, but not that they make sense.
-void PreparedRun::check_defaults() const {
-  const checkpoint::ModelDescription& description = model_->file.description();
-  const batch::ParsedRecord plain =
-      parser_->parse_plain({"", batch::Endpoint::kCompletion, "", "x"});
-  engine::Request request{0, {0}, {}, std::get<batch::Record>(plain).sampling};
-  request.sampling.max_tokens = 0;
-  const std::string reason = engine::Engine::refusal(request, description.config, {});
-  CARAVAN_CHECK(
-      reason.empty(), ConfigError,
-      "{}: the sampling defaults of the checkpoint cannot be used: {}. Give the option of "
-      "that name, or convert the model again",
-      options_.model, reason);
 }
 
 batch::Fingerprint PreparedRun::fingerprint() const {

@@ -235,7 +235,8 @@ class Run {
         gather(*communicator_, available_memory_bytes() / std::max(1, local_ranks_));
     agreed(*communicator_, [&] {
       if (!leads()) return;
-      prepared_.emplace(options_, free_bytes);
+      prepared_.emplace(options_);
+      prepared_->plan(free_bytes);
       if (options_.prompt) return;
       output_.emplace(
           *prepared_, lock_owner(host_, environment_),

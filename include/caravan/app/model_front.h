@@ -30,6 +30,12 @@ ModelFront open_model(const JobOptions& options);
 /// Options before the checkpoint's defaults before OpenAI's.
 batch::ParserOptions parser_options(const JobOptions& options, const ModelFront& model);
 
+/// What a checkpoint says about sampling is known to be numbers, but not that they make sense.
+/// @throws ConfigError naming the checkpoint at `path` if records without fields of their own could
+/// not be sampled.
+void check_defaults(const ModelFront& model, const batch::ParserOptions& options,
+                    const std::string& path);
+
 /// "temperature 0.6, top-p 0.9, ..." of records that say nothing, for the log.
 std::string describe_defaults(const batch::RequestDefaults& defaults, const ModelFront& model);
 

@@ -19,24 +19,31 @@
 #include "caravan/batch/prompt_builder.h"
 #include "caravan/batch/request_parser.h"
 #include "caravan/batch/workload.h"
+#include "caravan/core/faults.h"
 
 namespace caravan::app {
 
 class PreparedRun {
  public:
   /// Opens model, input and output as far as the options name them and reports all their faults
-  /// together; then validates the records and plans memory.
-  /// @param free_bytes  of each rank.
+  /// together; then validates the records, whose faults wait for plan().
   /// @throws the Error of the first fault, with the texts of all of them.
-  PreparedRun(const JobOptions& options, const std::vector<std::int64_t>& free_bytes);
+  explicit PreparedRun(const JobOptions& options);
   PreparedRun(const PreparedRun&) = delete;
   PreparedRun& operator=(const PreparedRun&) = delete;
+
+  /// Plans memory, once. What this object has is good for a run afterwards.
+  /// @param free_bytes  of each rank.
+  /// @throws the Error of the first fault, with the texts of all of them: of records, and of memory
+  /// that does not suffice.
+  void plan(const std::vector<std::int64_t>& free_bytes);
 
   ModelFront& model() { return *model_; }
   const batch::PromptBuilder& builder() const { return *builder_; }
   const batch::RequestParser& parser() const { return *parser_; }
+  /// @pre plan().
   const MemoryPlan& memory() const { return memory_; }
-  /// What memory() was planned for.
+  /// What memory() is planned for.
   const MemoryRequest& memory_request() const { return memory_request_; }
   /// With --input only.
   bool has_workload() const { return workload_.has_value(); }
@@ -57,11 +64,9 @@ class PreparedRun {
   void check_records();
   void build_prompt();
   void check_prompt_images();
-  void plan(const std::vector<std::int64_t>& free_bytes);
-  void plan_records();
+  void request_records();
   void check_images();
   void check_capacity();
-  void check_defaults() const;
   bool fits_cache(const batch::TokenizedPrompt& prompt) const;
 
   JobOptions options_;
@@ -75,6 +80,7 @@ class PreparedRun {
   std::optional<batch::Workload> workload_;
   std::optional<batch::Record> prompt_record_;
   std::vector<batch::TokenizedPrompt> prompt_ids_;
+  Faults faults_;  // that wait for plan()
   MemoryRequest memory_request_;
   MemoryPlan memory_;
 };

@@ -225,6 +225,16 @@ TEST_F(ErrorsTest, UnknownOptionSuggestsTheNearest) {
          {config, "max_tokens", "did you mean max-tokens?"});
 }
 
+TEST_F(ErrorsTest, OptionsOfOtherFormsAreExplained) {
+  expect(caravan({"run", "-m", model(), "-o", "out.jsonl"}), 64,
+         {"unknown option -m", "two dashes"});
+  expect(caravan({"run", "--json"}), 64, {"--json is not an option of run, but of inspect"});
+  expect(caravan({"run", "--ranks", "2"}), 64, {"--ranks is not an option of run, but of plan"});
+  expect(caravan({"run", "--overwrit=true"}), 64, {"unknown option --overwrit;", "--overwrite"});
+  expect(caravan({"tokenize", "--model", model(), "-5"}), 64, {"unknown option -5", "behind --"});
+  EXPECT_EQ(caravan({"tokenize", "--model", model(), "--", "-5"}).code, 0);
+}
+
 TEST_F(ErrorsTest, BadOptionValue) {
   expect(caravan(run_arguments("out.jsonl", {"--top-p", "2"})), 64,
          {"--top-p", "between", "\"2\""});
@@ -296,6 +306,28 @@ TEST_F(ErrorsTest, UnconnectedRanksAreRefused) {
   options.environment["SLURM_STEP_NUM_TASKS"] = "4";  // srun with the wrong --mpi starts singletons
   expect(caravan(run_arguments("out.jsonl"), options), 69, {"--mpi=pmix"});
   expect_no_traces();
+}
+
+TEST_F(ErrorsTest, PlanOfAModelThatDoesNotFitStillSaysWhereItWould) {
+  const ProcessResult result =
+      caravan({"plan", "--model", model(), "--node-memory", "1M", "--ranks", "2"});
+  expect(result, 78, {"rank 0 needs"});
+  EXPECT_NE(result.out.find("What one rank needs, by the number of ranks"), std::string::npos)
+      << result.out;
+  EXPECT_EQ(result.out.find("The run can start"), std::string::npos);
+}
+
+TEST_F(ErrorsTest, AKvCacheOfLessThanABlockNamesTheBytesOfOne) {
+  const ProcessResult refused =
+      caravan({"run", "--model", model(), "--prompt", "Hi", "--kv-memory", "1"});
+  expect(refused, 78, {"--kv-memory 1 is less than one block of 16 tokens"});
+  const std::string words = "give --kv-memory ";
+  const std::size_t begin = refused.err.find(words);
+  ASSERT_NE(begin, std::string::npos) << refused.err;
+  const std::string bytes = std::to_string(std::stoll(refused.err.substr(begin + words.size())));
+  const ProcessResult taken = caravan({"run", "--model", model(), "--prompt", "Hi", "--max-tokens",
+                                       "2", "--kv-memory", bytes, "--endpoint", "completion"});
+  EXPECT_EQ(taken.code, 0) << taken.err;
 }
 
 TEST_F(ErrorsTest, MemoryThatDoesNotSuffice) {

@@ -154,6 +154,7 @@ TEST_F(RunTest, EmptyInputGivesEmptyOutput) {
   folder_.write("prompts.jsonl", "\n");
   const ProcessResult result = caravan_on(2, run_arguments("out.jsonl"));
   EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("warning: the input has no records"), std::string::npos) << result.err;
   EXPECT_EQ(read_whole(folder_.file("out.jsonl")), "");
 }
 
