@@ -1,10 +1,15 @@
 // Long runs of one thing: they must neither take quadratic time nor lose a byte.
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <chrono>
+#include <cstdint>
 #include <fstream>
+#include <iostream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "caravan/text/tokenizer.h"
 
@@ -41,6 +46,74 @@ void expect_linear_and_whole(const Tokenizer& tokenizer, const std::string& pref
     // Quadratic time would be hours; linear time is well below a second.
     EXPECT_LT(seconds.count(), 30.0) << "run of \"" << unit << "\"";
   }
+}
+
+// Sanitizers take a multiple of time and memory.
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::size_t kLargeBytes = 10'000'000;
+#else
+constexpr std::size_t kLargeBytes = 100'000'000;
+#endif
+
+/// Of this thread: what other programs of the machine do does not count.
+double cpu_seconds() {
+  timespec now{};
+  EXPECT_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// A figure of the kernel about this process: "VmHWM" is the most memory that it has held.
+std::int64_t status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return 1024 * std::stoll(line.substr(name.size() + 1));
+  }
+  ADD_FAILURE() << name << " is not told";
+  return 0;
+}
+
+struct Cost {
+  double seconds = 0;
+  std::int64_t bytes = 0;  // of memory at the peak
+};
+
+Cost cost_of(const Tokenizer& tokenizer, std::size_t bytes) {
+  const std::string text(bytes, 'a');
+  std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM begins anew
+  const std::int64_t before = status_bytes("VmRSS");
+  const double start = cpu_seconds();
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+  const Cost cost{cpu_seconds() - start, status_bytes("VmHWM") - before};
+  EXPECT_GT(ids.size(), bytes / 1000);
+  std::int64_t decoded = 0;
+  for (const std::int32_t id : ids) decoded += std::ssize(tokenizer.token_bytes(id, true));
+  EXPECT_GE(decoded, static_cast<std::int64_t>(bytes));
+  return cost;
+}
+
+/// One letter over and over: one piece for every pattern, the worst case of a merge.
+void expect_linear_to_100_megabytes(const Tokenizer& tokenizer) {
+  const Cost small = cost_of(tokenizer, kLargeBytes / 10);
+  const Cost large = cost_of(tokenizer, kLargeBytes);
+  EXPECT_LT(large.seconds, 10 * 3 * small.seconds + 0.1);
+  EXPECT_LT(large.bytes, 40 * static_cast<std::int64_t>(kLargeBytes));
+  std::cout << "[ figures  ] " << kLargeBytes << " bytes in " << large.seconds << " s of CPU time, "
+            << small.seconds << " s for a tenth, " << large.bytes << " bytes of memory\n";
+}
+
+TEST(HostileText, OneLetter100MillionTimesWithLlama3Pattern) {
+  const std::string file = read_data("bpe-small/tokenizer.model");
+  expect_linear_to_100_megabytes(Tokenizer(tokenizer_from_tiktoken(file, 1792 + 256)));
+}
+
+TEST(HostileText, OneLetter100MillionTimesWithTwoPatterns) {
+  const std::string json = read_data("smollm-small/tokenizer.json");
+  expect_linear_to_100_megabytes(Tokenizer(tokenizer_from_hf_json(json, "")));
+}
+
+TEST(HostileText, OneLetter100MillionTimesWithoutWords) {
+  expect_linear_to_100_megabytes(
+      Tokenizer(tokenizer_from_sentencepiece(read_data("spm-small/tokenizer.model"))));
 }
 
 TEST(HostileText, LongRunsWithLlama3Pattern) {
