@@ -87,6 +87,10 @@ batch::ParserOptions parser_options(const JobOptions& options, const ModelFront&
   parser.vocab_size = description.config.vocab_size;
   parser.reads_images = description.config.vision.has_value();
   parser.max_images = options.max_images;
+  // As vLLM: only this layout's template goes through the parts itself, one right behind the other.
+  if (model.chat_format->kind() == text::ChatFormatKind::kLlama32Vision) {
+    parser.text_part_separator.clear();
+  }
   return parser;
 }
 

@@ -62,6 +62,7 @@ class ContentParser {
                          json_kind(content)),
              path);
     }
+    behind_text_ = false;
     for (std::size_t i = 0; i < content.size(); ++i) {
       const std::string part_path = fmt::format("{}.{}", path, i);
       fields.faults().attempt([&] {
@@ -81,9 +82,11 @@ class ContentParser {
   void parse_part(JsonFields& fields, const std::string& path, text::ChatMessage& message) {
     const std::string type = fields.text("type").value_or("");
     if (type == "text") {
+      if (std::exchange(behind_text_, true)) message.content += options_.text_part_separator;
       message.content += fields.needed_text("text");
       return;
     }
+    behind_text_ = false;
     const bool is_image = type == "image_url" || type == "image" || type == "input_image";
     if (is_image && !options_.reads_images) refuse_image(path, options_.model_name);
     if (type != "image_url") {
@@ -112,6 +115,7 @@ class ContentParser {
   const ParserOptions& options_;
   Record& record_;
   bool too_many_ = false;
+  bool behind_text_ = false;  // the part before in this message is a text
 };
 
 std::string parse_role(JsonFields& fields) {

@@ -44,6 +44,7 @@ struct ParserOptions {
   std::int64_t vocab_size = 0;  // ids in requests are below it
   bool reads_images = false;    // else requests with images are refused by the model's name
   std::int64_t max_images = kDefaultMaxImages;  // of a record
+  std::string text_part_separator = "\n";  // between text parts of a message that follow each other
 };
 
 /// A prompt without an envelope, as text files and `--prompt` give it.

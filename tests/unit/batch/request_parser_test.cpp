@@ -48,7 +48,7 @@ TEST(RequestParser, ReadsEveryFieldOfAChat) {
   EXPECT_EQ(record.custom_id, "r1");
   EXPECT_EQ(record.endpoint, Endpoint::kChat);
   ASSERT_EQ(record.messages.size(), 2U);
-  EXPECT_EQ(record.messages[1].content, "ab");
+  EXPECT_EQ(record.messages[1].content, "a\nb");
   EXPECT_TRUE(record.chat_options.add_generation_prompt);
   EXPECT_EQ(record.max_tokens, 7);
   const engine::SamplingParams& sampling = record.sampling;
@@ -435,6 +435,21 @@ TEST(RequestParser, KeepsImagesWhereTheirPartsStand) {
   EXPECT_EQ(record.images[0].param, "messages.0.content.1.image_url");
   EXPECT_EQ(record.images[1].url, "data:,");
   EXPECT_EQ(record.images[2].param, "messages.0.content.4.image_url");
+}
+
+TEST(RequestParser, JoinsTextPartsThatFollowEachOther) {
+  const std::string line = parts_line(
+      R"({"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"image_url","image_url":"x"},)"
+      R"({"type":"text","text":"c"},{"type":"text","text":""},{"type":"text","text":"d"})");
+  const auto parse = [&](const std::string& separator) {
+    ParserOptions options = vision_options();
+    options.text_part_separator = separator;
+    std::string id;
+    return std::get<Record>(RequestParser(options).parse_line(line, id)).messages.at(0);
+  };
+  EXPECT_EQ(parse("\n").content, "a\nbc\n\nd");
+  EXPECT_EQ(parse("\n").image_offsets, std::vector<std::size_t>{3});
+  EXPECT_EQ(parse("").content, "abcd");
 }
 
 TEST(RequestParser, NamesFaultsOfImageParts) {
