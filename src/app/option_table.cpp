@@ -206,10 +206,11 @@ void add_execution(Table& table) {
   table.add(number_option<std::int64_t>(
       {"max-step-tokens", "N", "tokens of one step, at least max-sequences"},
       &JobOptions::max_step_tokens, {1, 1 << 20}));
-  table.add(bytes_option({"kv-memory", "auto|BYTES",
-                          "KV cache of each rank (8G, 500M); auto: what the input needs, at most "
-                          "half of the free memory"},
-                         &JobOptions::kv_memory));
+  table.add(
+      bytes_option({"kv-memory", "auto|BYTES",
+                    "KV cache of each rank (8G, 500M); auto: what the input needs, at most "
+                    "half of the free memory; a long run uses all of it, as prefixes are kept"},
+                   &JobOptions::kv_memory));
   table.add(bytes_option({"image-memory", "auto|BYTES",
                           "keys and values of images on each rank (models with vision); auto: what "
                           "the input needs, at most two fifths of the free memory"},
