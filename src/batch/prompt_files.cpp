@@ -17,6 +17,7 @@
 #include "caravan/core/log.h"
 #include "caravan/io/sha256.h"
 #include "prompt_format.h"
+#include "record_scan.h"
 #include "standard_input.h"
 
 namespace caravan::batch {
@@ -26,7 +27,6 @@ namespace fs = std::filesystem;
 
 using Format = PromptFormat;
 
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::int64_t kMaxYamlBytes = 64 * 1024 * 1024;
 
 struct OneFile {
@@ -36,16 +36,6 @@ struct OneFile {
   Format format = Format::kJsonl;
   std::vector<YamlPrompt> yaml;
 };
-
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos;
-}
-
-std::string_view without_line_end(std::string_view text) {
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  if (text.ends_with('\r')) text.remove_suffix(1);
-  return text;
-}
 
 }  // namespace
 
@@ -67,10 +57,7 @@ struct PromptFiles::State {
   void check_distinct() const;
   void make_labels();
   io::InputFile& open(std::int32_t index);
-  void scan_lines(std::int32_t index, io::Sha256& hash,
-                  const std::function<void(const Seen&)>& use);
-  void scan_whole(std::int32_t index, io::Sha256& hash,
-                  const std::function<void(const Seen&)>& use);
+  void scan_text(std::int32_t index, io::Sha256& hash, const std::function<void(const Seen&)>& use);
   void scan_yaml(std::int32_t index, io::Sha256& hash, const std::function<void(const Seen&)>& use);
 };
 
@@ -182,88 +169,20 @@ io::InputFile& PromptFiles::State::open(std::int32_t index) {
   return *open_file;
 }
 
-void PromptFiles::State::scan_lines(std::int32_t index, io::Sha256& hash,
-                                    const std::function<void(const Seen&)>& use) {
+void PromptFiles::State::scan_text(std::int32_t index, io::Sha256& hash,
+                                   const std::function<void(const Seen&)>& use) {
   // Not open(): `use` may ask for the text of an earlier record in another file.
   std::optional<io::InputFile> own;
   const OneFile& source = files[static_cast<std::size_t>(index)];
   io::InputFile& file = source.path == "-" ? *standard_input : own.emplace(source.storage);
-  std::string buffer;
-  std::int64_t buffer_offset = 0;  // of buffer[0] in the file
-  std::int64_t position = 0;       // next byte to read
-  std::int32_t line = 0;
-  bool skipping = false;  // inside a line that is longer than allowed
-  const auto take = [&](std::string_view text, std::int64_t offset) {
-    ++line;
-    if (offset == 0 && text.starts_with(kByteOrderMark)) {
-      text.remove_prefix(kByteOrderMark.size());
-      offset += static_cast<std::int64_t>(kByteOrderMark.size());
-    }
-    text = without_line_end(text);
-    const RecordPlace place{offset, static_cast<std::int64_t>(text.size()), index, line};
-    if (skipping || place.bytes > kMaxRecordBytes) {
-      skipping = false;
-      use({{place.offset, 0, index, line}, {}, true});
-    } else if (is_blank(text)) {
-      ++blank_lines;
-    } else {
-      use({place, text, false});
-    }
+  const auto found = [&](const FoundRecord& record) {
+    use({{record.offset, std::ssize(record.text), index, record.line},
+         record.text,
+         record.too_long});
   };
-  while (position < file.size()) {
-    const auto old_size = buffer.size();
-    const auto want =
-        static_cast<std::size_t>(std::min<std::int64_t>(kReadBytes, file.size() - position));
-    buffer.resize(old_size + want);
-    const auto fresh = std::span(buffer).subspan(old_size);
-    file.read(position, std::as_writable_bytes(fresh));
-    hash.update(std::as_bytes(fresh));
-    position += static_cast<std::int64_t>(want);
-    std::size_t begin = 0;
-    for (auto end = buffer.find('\n', old_size); end != std::string::npos;
-         end = buffer.find('\n', begin)) {
-      take(std::string_view(buffer).substr(begin, end + 1 - begin),
-           buffer_offset + static_cast<std::int64_t>(begin));
-      begin = end + 1;
-    }
-    buffer.erase(0, begin);
-    buffer_offset += static_cast<std::int64_t>(begin);
-    if (static_cast<std::int64_t>(buffer.size()) > kMaxRecordBytes + 2) {
-      skipping = true;
-      buffer_offset += static_cast<std::int64_t>(buffer.size());
-      buffer.clear();
-    }
-  }
-  if (!buffer.empty() || skipping) take(buffer, buffer_offset);
+  blank_lines += source.format == Format::kWholeText ? scan_whole(file, hash, found)
+                                                     : scan_lines(file, hash, found);
   total_bytes += file.size();
-}
-
-void PromptFiles::State::scan_whole(std::int32_t index, io::Sha256& hash,
-                                    const std::function<void(const Seen&)>& use) {
-  // Not open(): `use` may ask for the text of an earlier record in another file.
-  std::optional<io::InputFile> own;
-  const OneFile& source = files[static_cast<std::size_t>(index)];
-  io::InputFile& file = source.path == "-" ? *standard_input : own.emplace(source.storage);
-  total_bytes += file.size();
-  if (file.size() > kMaxRecordBytes) {
-    hash.update(fmt::format("{} bytes", file.size()));
-    use({{0, 0, index, 1}, {}, true});
-    return;
-  }
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  hash.update(text);
-  std::string_view content = without_line_end(text);
-  std::int64_t offset = 0;
-  if (content.starts_with(kByteOrderMark)) {
-    content.remove_prefix(kByteOrderMark.size());
-    offset = static_cast<std::int64_t>(kByteOrderMark.size());
-  }
-  if (is_blank(content)) {
-    ++blank_lines;
-    return;
-  }
-  use({{offset, static_cast<std::int64_t>(content.size()), index, 1}, content, false});
 }
 
 void PromptFiles::State::scan_yaml(std::int32_t index, io::Sha256& hash,
@@ -309,8 +228,8 @@ void PromptFiles::scan(const std::function<void(const Seen&)>& take) {
     if (file.format != Format::kJsonl) hash.update(file.label);  // ids of plain prompts have it
     switch (file.format) {
       case Format::kJsonl:
-      case Format::kTextLines: state_->scan_lines(index, hash, use); break;
-      case Format::kWholeText: state_->scan_whole(index, hash, use); break;
+      case Format::kTextLines:
+      case Format::kWholeText: state_->scan_text(index, hash, use); break;
       case Format::kYaml: state_->scan_yaml(index, hash, use); break;
     }
   }
