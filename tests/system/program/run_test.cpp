@@ -183,6 +183,16 @@ TEST_F(RunTest, TextYamlAndStandardInput) {
   EXPECT_EQ(names, (std::set<std::string>{"out.jsonl", "out.manifest.json", "p.txt", "q.yaml"}));
 }
 
+TEST_F(RunTest, MoreRanksThanHeadsGiveTheSameBytes) {
+  folder_.write("prompts.jsonl",
+                completion_request("a", "Once upon a time", {{"max_tokens", 6}, {"logprobs", 1}}));
+  ASSERT_EQ(caravan_on(1, run_arguments("one.jsonl", {"--threads", "1"})).code, 0);
+  // The model has 4 query heads: some ranks have none.
+  const ProcessResult result = caravan_on(6, run_arguments("six.jsonl", {"--threads", "1"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read_whole(folder_.file("six.jsonl")), read_whole(folder_.file("one.jsonl")));
+}
+
 TEST_F(RunTest, StandardInputMayBeOfAnyKind) {
   const auto ids_of = [this](const std::string& text, const Arguments& more) {
     ProcessOptions options;
