@@ -9,7 +9,8 @@
 namespace caravan::batch {
 namespace {
 
-constexpr std::int64_t kMaxChoices = 128;  // OpenAI's limit of n
+using engine::kMaxChoices;
+
 constexpr std::size_t kMaxStopStrings = 64;
 constexpr std::size_t kMaxStopBytes = 4096;  // of one string: bounds what decoding holds back
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int32_t>::max();

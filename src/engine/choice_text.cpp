@@ -49,7 +49,7 @@ ChoiceText::ChoiceText(const text::Tokenizer& tokenizer, const SamplingParams& p
 std::optional<Ending> ChoiceText::push(std::int32_t id) {
   const bool may_stop = num_tokens_ >= params_->min_tokens;
   ++num_tokens_;
-  if (may_stop && !params_->ignore_eos && contains(params_->stop_ids, id)) {
+  if (may_stop && contains(params_->stop_ids, id)) {
     if (params_->include_stop_string) matcher_.append_unchecked(detokenizer_.push(id));
     Ending ending{FinishReason::kStop, {}};
     if (!contains(params_->eos_ids, id)) ending.stop = id;

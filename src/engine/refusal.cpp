@@ -13,9 +13,6 @@
 namespace caravan::engine {
 namespace {
 
-/// One record must not be able to use up the leader's memory.
-constexpr std::int64_t kMaxChoices = 1024;
-
 /// The first fault of the sampling parameters, or empty.
 std::string parameter_fault(const SamplingParams& params, std::int64_t vocab_size) {
   if (params.num_choices < 1 || params.num_choices > kMaxChoices) {

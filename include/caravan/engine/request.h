@@ -16,6 +16,10 @@
 
 namespace caravan::engine {
 
+/// Most choices of a request: OpenAI's limit of n. One record must not be able to use up the
+/// leader's memory.
+inline constexpr std::int64_t kMaxChoices = 128;
+
 struct SamplingParams {
   double temperature = 1.0;  // <= 0: greedy
   std::int64_t top_k = 0;    // 0: off
@@ -35,7 +39,6 @@ struct SamplingParams {
   std::vector<std::int32_t> eos_ids;   // the subset that counts as plain end: stop_reason null
   std::vector<std::string> stop_strings;
   bool include_stop_string = false;
-  bool ignore_eos = false;       // stop_ids are generated past
   bool show_special = false;     // skip_special_tokens: false
   std::int64_t num_choices = 1;  // n
 

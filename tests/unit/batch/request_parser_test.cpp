@@ -103,7 +103,7 @@ TEST(RequestParser, IgnoringTheEndLeavesTheRequestsOwnStopIds) {
   const auto own =
       parse_good(chat_line("a", R"(,"stop_token_ids":[65],"ignore_eos":true)")).sampling;
   EXPECT_EQ(own.stop_ids, (std::vector<std::int32_t>{65}));
-  EXPECT_FALSE(own.ignore_eos);
+  EXPECT_TRUE(own.eos_ids.empty());
   EXPECT_TRUE(parse_good(chat_line("a", R"(,"ignore_eos":true)")).sampling.stop_ids.empty());
 }
 

@@ -155,9 +155,9 @@ TEST(ChoiceText, HonoursNoStopBeforeMinTokens) {
       << "a stop string may begin before and end behind min_tokens";
 }
 
-TEST(ChoiceText, IgnoreEosContinuesPastStopIds) {
+TEST(ChoiceText, WithoutStopIdsNothingButStopStringsEndsIt) {
   SamplingParams params = params_with_stops({"!"});
-  params.ignore_eos = true;
+  params.stop_ids.clear();
   const Result result = run(params, {'a', kEosId, 'b', kEotId, 'c', '!', 'd'});
   EXPECT_EQ(result.text, "abc");
   EXPECT_EQ(std::get<std::string>(result.ending->stop), "!");
