@@ -99,7 +99,8 @@ TEST_F(DriverTest, PromptsOfARecordDrawForThemselves) {
   std::vector<std::vector<nlohmann::json>> answers;  // [record][choice]
   for (std::string line; std::getline(lines, line);) {
     answers.emplace_back();
-    for (const auto& choice : nlohmann::json::parse(line)["response"]["body"]["choices"]) {
+    const nlohmann::json parsed = nlohmann::json::parse(line);
+    for (const auto& choice : parsed["response"]["body"]["choices"]) {
       answers.back().push_back(choice["token_ids"]);
     }
   }

@@ -85,8 +85,12 @@ Cost cost_of(const Tokenizer& tokenizer, std::size_t bytes) {
   const std::vector<std::int32_t> ids = tokenizer.encode(text);
   const Cost cost{cpu_seconds() - start, status_bytes("VmHWM") - before};
   EXPECT_GT(ids.size(), bytes / 1000);
+  std::vector<std::int64_t> uses(static_cast<std::size_t>(tokenizer.vocab_size()));
+  for (const std::int32_t id : ids) ++uses.at(static_cast<std::size_t>(id));
   std::int64_t decoded = 0;
-  for (const std::int32_t id : ids) decoded += std::ssize(tokenizer.token_bytes(id, true));
+  for (std::size_t id = 0; id < uses.size(); ++id) {
+    decoded += uses[id] * std::ssize(tokenizer.token_bytes(static_cast<std::int32_t>(id), true));
+  }
   EXPECT_GE(decoded, static_cast<std::int64_t>(bytes));
   return cost;
 }
