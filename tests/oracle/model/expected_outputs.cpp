@@ -47,7 +47,8 @@ ExpectedPrompt read_prompt(const Json& json) {
 std::string source_of(const std::string& checkpoints, const Json& json) {
   const std::string folder = checkpoints + "/" + json.at("checkpoint").get<std::string>();
   const std::string variant = json.at("variant");
-  if (folder.ends_with("-tune")) return variant == "bf16" ? folder : folder + "/epoch_0";
+  if (folder.ends_with("-tune"))
+    return folder + (variant == "bf16" ? "/model.safetensors" : "/epoch_0");
   if (variant.empty()) return folder;
   return folder + "/" + json.at("checkpoint").get<std::string>() + "-" + variant + ".gguf";
 }
