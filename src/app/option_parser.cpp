@@ -7,10 +7,10 @@
 #include <boost/program_options.hpp>
 #include <cctype>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_document.h"
 #include "caravan/io/input_file.h"
 
 namespace caravan::app {
@@ -121,7 +121,11 @@ ValuesByName from_command_line(const std::vector<Option>& table, Command command
 // `origin` names file and option.
 std::string decode_config_value(const std::string& text, const std::string& origin) {
   if (!text.starts_with('"')) return text;
-  const auto decoded = nlohmann::json::parse(text, nullptr, false);
+  Json decoded;
+  try {
+    decoded = parse_json(text, origin);
+  } catch (const JsonFault&) {  // stays null, which is as wrong as a number
+  }
   CARAVAN_CHECK(decoded.is_string(), UsageError,
                 "{}: a value that begins with a double quote must be a JSON string (with \\u0023 "
                 "for #, which begins a comment), found {}",
@@ -134,7 +138,6 @@ std::string encode_config_value(const std::string& text) {
                      std::isspace(static_cast<unsigned char>(text.front())) == 0 &&
                      std::isspace(static_cast<unsigned char>(text.back())) == 0;
   if (plain) return text;
-  using Json = nlohmann::json;
   std::string quoted = Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
   for (auto hash = quoted.find('#'); hash != std::string::npos; hash = quoted.find('#', hash)) {
     quoted.replace(hash, 1, "\\u0023");  // the reader takes # as the start of a comment anywhere
@@ -324,7 +327,6 @@ ParsedOptions parse_options(Command command, const std::vector<std::string>& arg
 }
 
 std::string list_text(const std::vector<std::string>& values) {
-  using Json = nlohmann::json;
   return Json(values).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

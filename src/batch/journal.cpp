@@ -10,12 +10,12 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
 #include "caravan/batch/response_writer.h"
 #include "caravan/core/error.h"
+#include "caravan/core/json_document.h"
 #include "caravan/io/crc32c.h"
 #include "json_text.h"
 
@@ -166,13 +166,17 @@ void Journal::load_line(std::string_view line, std::int64_t offset) {
 
 std::string Journal::header_differences(std::string_view line,
                                         const Fingerprint& fingerprint) const {
-  const auto header = nlohmann::json::parse(line, nullptr, false);
+  Json header;
+  try {
+    header = parse_json(line, path_);
+  } catch (const JsonFault&) {  // stays null: not what this program writes
+  }
   CARAVAN_CHECK(
       line.starts_with(kHeaderStart) && header.is_object() && header["fingerprint"].is_object(),
       ConfigError, "{} exists and is not a journal of this program: move it away", path_);
   Fingerprint found;
   for (const auto& [name, value] : header["fingerprint"].items()) {
-    found[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    found[name] = value.is_string() ? value.get<std::string>() : short_json(value);
   }
   std::string differences;
   for (const auto& [name, value] : fingerprint) {

@@ -4,129 +4,28 @@
 
 #include <cmath>
 
-#include "caravan/core/exception_text.h"
 #include "caravan/text/utf8.h"
 
 namespace caravan::batch {
-namespace {
 
-// A chat request needs five levels; the rest is room for metadata. Bounds the parser's work.
-constexpr std::int64_t kMaxDepth = 64;
-
-// Deepest nesting of brackets outside strings.
-std::int64_t nesting_depth(std::string_view text) {
-  std::int64_t depth = 0;
-  std::int64_t deepest = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-// The library's text without its own prefix, cut to a readable length.
-std::string parse_error_text(const std::string& what) {
-  std::string text = without_type(what);
-  // A record is one line, and has a number of its own in its file.
-  constexpr std::string_view kPlace = "at line 1, column ";
-  if (const auto place = text.find(kPlace); place != std::string::npos)
-    text.replace(place, kPlace.size(), "at column ");
-  constexpr std::size_t kMaxLength = 240;
-  if (text.size() > kMaxLength) {
-    text.resize(kMaxLength);
-    text += "...";
-  }
-  return text::replace_invalid_utf8(text);
-}
-
-// The first key that an object has already, of a text that is known to be valid.
-std::string find_repeated_key(std::string_view text) {
-  std::vector<std::set<std::string>> seen;  // of the objects that are open
-  std::string repeated;
-  const auto look = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
-    if (event == Json::parse_event_t::object_start) seen.emplace_back();
-    if (event == Json::parse_event_t::object_end) seen.pop_back();
-    if (event == Json::parse_event_t::key && !seen.back().insert(value).second &&
-        repeated.empty()) {
-      repeated = value.get<std::string>();
-    }
-    return true;
-  };
-  const Json whole = Json::parse(text, look);
-  return repeated;
-}
-
-// Parses and compares the keys that were read with those that arrived, which is cheap.
-JsonObject parse_counting_keys(std::string_view text) {
-  std::vector<std::size_t> keys;  // of the objects that are open
-  bool lost = false;
-  const auto count = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
-    if (event == Json::parse_event_t::object_start) keys.push_back(0);
-    if (event == Json::parse_event_t::key) ++keys.back();
-    if (event == Json::parse_event_t::object_end) {
-      lost = lost || value.size() != keys.back();
-      keys.pop_back();
-    }
-    return true;
-  };
-  JsonObject parsed{Json::parse(text, count), {}};
-  if (lost) parsed.repeated_key = find_repeated_key(text);
-  return parsed;
-}
-
-}  // namespace
-
-JsonObject parse_json_object(std::string_view text) {
+NotedJson parse_json_object(std::string_view text) {
   if (const auto offset = text::find_invalid_utf8(text)) {
     refuse("invalid_json",
            fmt::format("not valid UTF-8: byte 0x{:02x} at byte {} of the record",
                        static_cast<unsigned char>(text[*offset]), *offset),
            "");
   }
-  if (const std::int64_t depth = nesting_depth(text); depth > kMaxDepth) {
-    refuse("invalid_json",
-           fmt::format("JSON is nested {} levels deep, {} are allowed", depth, kMaxDepth), "");
-  }
-  JsonObject parsed;
+  NotedJson parsed;
   try {
-    parsed = parse_counting_keys(text);
-  } catch (const Json::exception& error) {
-    refuse("invalid_json", fmt::format("not valid JSON: {}", parse_error_text(error.what())), "");
+    parsed = parse_json_noting_repeats(text, "");
+  } catch (const JsonFault& fault) {
+    refuse("invalid_json", fault.what(), "");
   }
   if (!parsed.value.is_object()) {
     refuse("invalid_json", fmt::format("expected a JSON object, found {}", json_kind(parsed.value)),
            "");
   }
   return parsed;
-}
-
-std::string_view json_kind(const Json& value) {
-  switch (value.type()) {
-    case Json::value_t::null: return "null";
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "an array";
-    case Json::value_t::string: return "a string";
-    case Json::value_t::boolean: return "a boolean";
-    case Json::value_t::number_integer:
-    case Json::value_t::number_unsigned: return "an integer";
-    case Json::value_t::number_float: return "a number with a fraction";
-    case Json::value_t::binary:
-    case Json::value_t::discarded: return "something else";
-  }
-  return "something else";
 }
 
 namespace {

@@ -4,28 +4,20 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "caravan/core/json_reader.h"
 #include "record_faults.h"
 
 namespace caravan::batch {
 
-using Json = nlohmann::json;
-
-struct JsonObject {
-  Json value;
-  /// A key that some object in it has twice, or empty. `value` has one of the two.
-  std::string repeated_key;
-};
-
 /// Parses one JSON object: UTF-8, nesting depth and syntax checked.
 /// @throws Refused with code "invalid_json".
-JsonObject parse_json_object(std::string_view text);
+NotedJson parse_json_object(std::string_view text);
 
 class JsonFields {
  public:
@@ -72,8 +64,5 @@ class JsonFields {
 /// Elements of an array of token ids, without those that are none: they become faults.
 std::vector<std::int32_t> token_ids(const Json& array, const std::string& path,
                                     std::int64_t vocab_size, RecordFaults& faults);
-
-/// "a string", "an array" ... for messages.
-std::string_view json_kind(const Json& value);
 
 }  // namespace caravan::batch

@@ -11,13 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <system_error>
 #include <thread>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 #include "caravan/core/log.h"
 #include "caravan/io/atomic_file.h"
 #include "caravan/io/input_file.h"
@@ -65,12 +65,12 @@ std::optional<LockOwner> read_owner(const std::string& path) {
   } catch (const Error&) {
     return std::nullopt;
   }
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) return std::nullopt;
   try {
-    return LockOwner{json.at("host"), json.at("pid"), json.at("started"), json.at("job"),
-                     json.at("restarts")};
-  } catch (const nlohmann::json::exception&) {
+    const Json parsed = parse_json(text, path);
+    const JsonReader json(parsed, path);
+    return LockOwner{json.need_text("host"), json.need_integer("pid"), json.need_integer("started"),
+                     json.need_text("job"), json.need_integer("restarts")};
+  } catch (const InputError&) {
     return std::nullopt;
   }
 }
@@ -114,11 +114,11 @@ bool create_lock(const std::string& path, const LockOwner& owner) {
   if (file.get() < 0 && errno == EEXIST) return false;
   CARAVAN_CHECK(file.get() >= 0, CannotCreateError, "cannot create {}: {}", path,
                 std::strerror(errno));
-  const std::string text = nlohmann::json{{"host", owner.host},
-                                          {"pid", owner.pid},
-                                          {"started", owner.started},
-                                          {"job", owner.job},
-                                          {"restarts", owner.restarts}}
+  const std::string text = Json{{"host", owner.host},
+                                {"pid", owner.pid},
+                                {"started", owner.started},
+                                {"job", owner.job},
+                                {"restarts", owner.restarts}}
                                .dump() +
                            "\n";
   if (::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {

@@ -18,11 +18,11 @@ class OrderedBody {
  public:
   /// @param line  the whole request, known to be valid; outlives this object.
   explicit OrderedBody(std::string_view line) : line_(line) {}
-  const nlohmann::ordered_json& get();
+  const OrderedJson& get();
 
  private:
   std::string_view line_;
-  nlohmann::ordered_json body_;
+  OrderedJson body_;
 };
 
 // All of these note what is wrong in the faults of the body and go on.

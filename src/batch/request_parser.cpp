@@ -244,13 +244,17 @@ ParsedRecord RequestParser::parse_line(std::string_view line, std::string& custo
   Record record;
   std::vector<std::string> unknown;
   faults.attempt([&] {
-    const JsonObject parsed = parse_json_object(line);
+    const NotedJson parsed = parse_json_object(line);
     JsonFields envelope(parsed.value, "", faults);
-    if (parsed.repeated_key != "custom_id") record.custom_id = parse_custom_id(envelope);
+    const bool is_repeated = !parsed.repeated_at.empty();
+    if (!is_repeated || parsed.repeated_key != "custom_id") {
+      record.custom_id = parse_custom_id(envelope);
+    }
     custom_id = record.custom_id;
-    if (!parsed.repeated_key.empty()) {  // which of the two is meant cannot be known
+    if (is_repeated) {  // which of the two is meant cannot be known
       refuse("invalid_json",
-             fmt::format("the key \"{}\" is there twice in one object", parsed.repeated_key),
+             fmt::format("the key {} is there twice in one object, again at {}",
+                         short_json(parsed.repeated_key), parsed.repeated_at),
              parsed.repeated_key);
     }
     const auto endpoint = parse_endpoint(envelope);

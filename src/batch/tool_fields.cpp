@@ -51,33 +51,21 @@ const Json& function_of(const Json& value, const std::string& path, RecordFaults
   return *function;
 }
 
-// The `arguments` of a call: text of an object, or (as in chat templates) the object itself.
-std::string call_arguments(JsonFields& function, OrderedBody& ordered, std::size_t message,
+// The `arguments` of a call: text of an object, or (as in chat templates) the object itself, which
+// `ordered_calls` gives in its own order.
+template <typename OrderedCalls>
+std::string call_arguments(JsonFields& function, const OrderedCalls& ordered_calls,
                            std::size_t call) {
   const Json* arguments = function.find("arguments");
   if (arguments == nullptr || !arguments->is_object()) return filled_text(function, "arguments");
   require_size(*arguments, function.path("arguments"));
-  const auto& calls = ordered.get().at("messages").at(message).at("tool_calls");
-  return calls.at(call).at("function").at("arguments").dump();
+  return ordered_calls().at(call).at("function").at("arguments").dump();
 }
 
 }  // namespace
 
-const nlohmann::ordered_json& OrderedBody::get() {
-  using Ordered = nlohmann::ordered_json;
-  if (!body_.is_null()) return body_;
-  // Long objects are slow to read in order, so what nobody asks for is left out.
-  std::string section;
-  const auto wanted = [&](int depth, Ordered::parse_event_t event, const Ordered& value) {
-    if (event != Ordered::parse_event_t::key) return true;
-    if (depth == 1) return value == "body";
-    if (depth == 2) {
-      section = value.get<std::string>();
-      return section == "tools" || section == "messages";
-    }
-    return depth != 4 || section != "messages" || value == "tool_calls";
-  };
-  body_ = Ordered::parse(line_, wanted).at("body");
+const OrderedJson& OrderedBody::get() {
+  if (body_.is_null()) body_ = parse_json<OrderedJson>(line_, "").at("body");
   return body_;
 }
 
@@ -118,6 +106,12 @@ std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBod
                  "tool_calls");
     return {};
   }
+  const OrderedJson* ordered_calls = nullptr;  // looked up once: keys of long objects are slow
+  const auto calls_in_order = [&]() -> const OrderedJson& {
+    if (ordered_calls == nullptr)
+      ordered_calls = &ordered.get().at("messages").at(index).at("tool_calls");
+    return *ordered_calls;
+  };
   std::vector<text::ChatToolCall> parsed;
   for (std::size_t i = 0; i < calls->size(); ++i) {
     const std::string call_path = fmt::format("{}.{}", path, i);
@@ -126,7 +120,7 @@ std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBod
       JsonFields function(function_of((*calls)[i], call_path, faults), call_path + ".function.",
                           faults);
       std::string name = filled_text(function, "name");
-      parsed.push_back({std::move(name), call_arguments(function, ordered, index, i)});
+      parsed.push_back({std::move(name), call_arguments(function, calls_in_order, i)});
       JsonFields call((*calls)[i], call_path + ".", faults);
       call.ignore({"id", "index", "type", "function"});
       call.add_unknown_of(function);

@@ -5,18 +5,16 @@
 #include "caravan/checkpoint/hf_config.h"
 #include "caravan/checkpoint/meta_config.h"
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 #include "caravan/core/log.h"
 #include "caravan/model/shard_plan.h"
-#include "json_reader.h"
 #include "source_parts.h"
+#include "text_files.h"
 
 namespace caravan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-constexpr std::int64_t kMaxBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kLlama2VocabSize = 32000;
 constexpr std::int64_t kLlama3VocabSize = 100000;  // and above
 constexpr const char* kUsualNames[] = {"config.json", "params.json"};
@@ -73,8 +71,8 @@ bool is_architecture(const std::string& path) {
 Architecture read_architecture(const std::string& path) {
   const fs::path file = file_of(path);
   const std::string where = file.string();
-  const std::string text = read_small_file(file, kMaxBytes);
-  const Json parsed = JsonReader::parse(text, where);
+  const std::string text = read_small_file(file, kMaxConfigBytes);
+  const Json parsed = parse_json(text, where);
   const JsonReader json(parsed, where);
   Architecture result;
   result.name = name_of(file);

@@ -4,13 +4,11 @@
 #include <string_view>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 #include "hf_vision_config.h"
-#include "json_reader.h"
 
 namespace caravan::checkpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 // Vocabularies from here on are of the Llama 3 kind, whose rotary base is never the class default.
 constexpr std::int64_t kLlama3VocabSize = 100000;
@@ -49,8 +47,7 @@ void check_architecture(const JsonReader& json, const std::string& type) {
     const std::string expected(architecture_of(type));
     for (const Json& name : *names) {
       CARAVAN_CHECK(name == expected, InputError, "{}: the architecture is {}, expected \"{}\"",
-                    json.where(), name.dump(-1, ' ', false, Json::error_handler_t::replace),
-                    expected);
+                    json.where(), short_json(name), expected);
     }
   }
 }
@@ -80,11 +77,6 @@ void check_supported(const JsonReader& json) {
                 json.where(), rotary_part);
 }
 
-double required(std::optional<double> value, const JsonReader& json, const char* name) {
-  CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
-  return *value;
-}
-
 model::RopeScaling read_scaling(const JsonReader& json, std::int64_t max_positions) {
   const std::string type = json.text("rope_type").value_or(json.text("type").value_or("default"));
   model::RopeScaling scaling;
@@ -93,8 +85,8 @@ model::RopeScaling read_scaling(const JsonReader& json, std::int64_t max_positio
     scaling.kind = model::RopeScalingKind::kLinear;
   } else if (type == "llama3") {
     scaling.kind = model::RopeScalingKind::kLlama3;
-    scaling.low_freq_factor = required(json.real("low_freq_factor"), json, "low_freq_factor");
-    scaling.high_freq_factor = required(json.real("high_freq_factor"), json, "high_freq_factor");
+    scaling.low_freq_factor = json.need_real("low_freq_factor");
+    scaling.high_freq_factor = json.need_real("high_freq_factor");
     scaling.original_max_positions =
         json.integer("original_max_position_embeddings").value_or(max_positions);
   } else {
@@ -102,7 +94,7 @@ model::RopeScaling read_scaling(const JsonReader& json, std::int64_t max_positio
         fmt::format("{}: the rotary scaling is of type \"{}\", expected default, linear or llama3",
                     json.where(), type));
   }
-  scaling.factor = required(json.real("factor"), json, "factor");
+  scaling.factor = json.need_real("factor");
   return scaling;
 }
 
@@ -186,7 +178,7 @@ HfConfig read_vision_model(const JsonReader& json) {
 }  // namespace
 
 HfConfig parse_hf_config(const std::string& text, const std::string& where) {
-  const Json parsed = JsonReader::parse(text, where);
+  const Json parsed = parse_json(text, where);
   const JsonReader json(parsed, where);
   const std::string type = json.text("model_type").value_or("llama");
   check_architecture(json, type);
@@ -204,7 +196,7 @@ HfConfig parse_hf_config(const std::string& text, const std::string& where) {
 }
 
 GenerationDefaults parse_generation_config(const std::string& text, const std::string& where) {
-  const Json parsed = JsonReader::parse(text, where);
+  const Json parsed = parse_json(text, where);
   const JsonReader json(parsed, where);
   GenerationDefaults defaults;
   defaults.temperature = json.real("temperature");

@@ -4,11 +4,10 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 
 namespace caravan::checkpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 // Indices among all layers, in increasing order, to the self-attention layers that they precede.
 std::vector<std::int64_t> cross_layers(const JsonReader& text, std::int64_t num_all_layers) {
@@ -43,8 +42,9 @@ void check_grids(const JsonReader& json) {
   Json expected = Json::array();
   for (const model::TileGrid& grid : model::kTileGrids)
     expected.push_back({grid.down, grid.across});
-  expect(json, "supported_aspect_ratios",
-         found->dump(-1, ' ', false, Json::error_handler_t::replace), expected.dump());
+  CARAVAN_CHECK(*found == expected, InputError,
+                "{}: \"supported_aspect_ratios\" is {}, expected {}", json.where(),
+                short_json(*found), short_json(expected));
 }
 
 }  // namespace

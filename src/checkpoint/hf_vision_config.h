@@ -1,8 +1,8 @@
 #pragma once
 // The vision part of a Hugging Face config.json (model_type "mllama").
 
+#include "caravan/core/json_reader.h"
 #include "caravan/model/config.h"
-#include "json_reader.h"
 
 namespace caravan::checkpoint {
 

@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "caravan/checkpoint/architecture.h"
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/core/clock.h"
+#include "caravan/core/json_document.h"
 #include "caravan/core/log.h"
 #include "file_format.h"
 
 namespace caravan::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = OrderedJson;
 
 std::string_view tokenizer_kind_name(text::TokenizerKind kind) {
   switch (kind) {
@@ -146,7 +146,7 @@ std::string inspect_json(const ModelFile& file, bool with_tensors) {
                {"dtype", dtype_name(about.dtype)},
                {"parameters", num_parameters(file)},
                {"weight_bytes", weight_bytes(file)},
-               {"model", Json::parse(model::to_json(about.config))},
+               {"model", parse_json<Json>(model::to_json(about.config), "the description")},
                {"tokenizer",
                 {{"kind", tokenizer_kind_name(about.tokenizer.kind)},
                  {"tokens", about.tokenizer.tokens.size()},

@@ -3,14 +3,12 @@
 #include <cmath>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 #include "caravan/core/partition.h"
-#include "json_reader.h"
 #include "meta_vision_config.h"
 
 namespace caravan::checkpoint {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 
@@ -32,11 +30,10 @@ void refuse_other_models(const JsonReader& json) {
 }
 
 std::int64_t size(const JsonReader& json, const char* name) {
-  const auto value = json.integer(name);
-  CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
-  CARAVAN_CHECK(*value > 0 && *value <= kMaxSize, InputError, "{}: \"{}\" is {}, expected 1 to {}",
-                json.where(), name, *value, kMaxSize);
-  return *value;
+  const std::int64_t value = json.need_integer(name);
+  CARAVAN_CHECK(value > 0 && value <= kMaxSize, InputError, "{}: \"{}\" is {}, expected 1 to {}",
+                json.where(), name, value, kMaxSize);
+  return value;
 }
 
 // Meta's FeedForward: two thirds of 4 * dim, times the multiplier, rounded up.
@@ -71,7 +68,7 @@ void read_scaling(const JsonReader& json, MetaParams& params) {
 }  // namespace
 
 MetaParams parse_meta_params(const std::string& text, const std::string& where) {
-  const Json parsed = JsonReader::parse(text, where);
+  const Json parsed = parse_json(text, where);
   const JsonReader outer(parsed, where);
   const JsonReader json = outer.object("model").value_or(outer);
   refuse_other_models(json);

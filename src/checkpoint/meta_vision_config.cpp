@@ -10,19 +10,13 @@ namespace {
 
 constexpr std::int64_t kMaxLayers = 4096;
 
-std::int64_t required(const JsonReader& json, const char* name) {
-  const auto value = json.integer(name);
-  CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
-  return *value;
-}
-
 std::int64_t num_cross_layers(const JsonReader& json) {
   if (const auto flat = json.integer("vision_num_cross_attention_layers")) return *flat;
   const auto nested = json.object("vision_model");
   const auto adapter = nested ? nested->object("cross_attention_adapter") : std::nullopt;
   CARAVAN_CHECK(adapter.has_value(), InputError,
                 "{}: \"vision_num_cross_attention_layers\" is missing", json.where());
-  return required(*adapter, "num_layers");
+  return adapter->need_integer("num_layers");
 }
 
 // Every step-th layer from the last one down, as in Meta's code.
@@ -44,11 +38,11 @@ std::vector<std::int64_t> cross_layers(const JsonReader& json, std::int64_t num_
 }
 
 void take_encoder_sizes(const JsonReader& sizes, model::VisionConfig& vision) {
-  vision.width = required(sizes, "width");
-  vision.num_heads = required(sizes, "heads");
-  vision.num_local_layers = required(sizes, "local_layers");
-  vision.num_global_layers = required(sizes, "global_layers");
-  vision.patch_size = required(sizes, "patch");
+  vision.width = sizes.need_integer("width");
+  vision.num_heads = sizes.need_integer("heads");
+  vision.num_local_layers = sizes.need_integer("local_layers");
+  vision.num_global_layers = sizes.need_integer("global_layers");
+  vision.patch_size = sizes.need_integer("patch");
   vision.saved_layers = sizes.integers("intermediate_layers").value_or(std::vector<std::int64_t>());
 }
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "caravan/core/json_reader.h"
 #include "caravan/model/vision_config.h"
-#include "json_reader.h"
 
 namespace caravan::checkpoint {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "caravan/core/error.h"
-#include "json_reader.h"
+#include "caravan/core/json_reader.h"
 #include "source_parts.h"
 #include "text_files.h"
 
@@ -12,20 +12,14 @@ namespace caravan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 constexpr std::int64_t kBilinear = 2;  // Pillow's number
 constexpr double kTolerance = 1e-6;
-
-std::string dumped(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 [[noreturn]] void refuse(const JsonReader& json, const char* name, const std::string& expected) {
   throw InputError(fmt::format(
       "{}: \"{}\" is {}, expected {}: images of this model are prepared in another way than "
       "Llama 3.2 Vision's",
-      json.where(), name, dumped(*json.find(name)), expected));
+      json.where(), name, short_json(*json.find(name)), expected));
 }
 
 void check_size(const JsonReader& json, std::int64_t tile_size) {
@@ -75,7 +69,7 @@ void check_preprocessor(const std::vector<fs::path>& places, const model::Vision
     for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
       const fs::path path = find_file({place}, name);
       if (path.empty()) continue;
-      const Json parsed = JsonReader::parse(read_small_file(path, kMaxConfigBytes), path.string());
+      const Json parsed = parse_json(read_small_file(path, kMaxConfigBytes), path.string());
       const JsonReader json(parsed, path.string());
       const auto nested = json.object("image_processor");
       check_fields(nested ? *nested : json, vision);

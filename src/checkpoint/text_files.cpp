@@ -4,16 +4,14 @@
 #include <system_error>
 
 #include "caravan/core/error.h"
-#include "json_reader.h"
+#include "caravan/core/json_reader.h"
 #include "source_parts.h"
 
 namespace caravan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-constexpr std::int64_t kMaxTokenizerBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxTokenizerBytes = std::int64_t{64} << 20;
 
 // A tiktoken file is text, "base64 rank" a line; SentencePiece's is a protobuf message.
 bool is_tiktoken(const std::string& content) {
@@ -37,7 +35,7 @@ text::TokenizerSideFiles side_files(const fs::path& place) {
 // chat_template in tokenizer_config.json is a text, or a list of named ones. A list without a
 // default is given as it is, for what is no template is refused unless a format is chosen.
 std::string configured_template(const fs::path& path) {
-  const Json parsed = JsonReader::parse(read_small_file(path, kMaxConfigBytes), path.string());
+  const Json parsed = parse_json(read_small_file(path, kMaxConfigBytes), path.string());
   const JsonReader config(parsed, path.string());
   const Json* value = config.find("chat_template");
   if (value == nullptr) return {};
@@ -69,6 +67,8 @@ text::TokenizerSpec read_tokenizer(const std::vector<fs::path>& places, std::int
       if (!json.empty()) return text::tokenizer_from_hf_json(content, side_files(place));
       return is_tiktoken(content) ? text::tokenizer_from_tiktoken(content, vocab_size)
                                   : text::tokenizer_from_sentencepiece(content, side_files(place));
+    } catch (const text::SideFileError& error) {
+      throw InputError(fmt::format("{}/{}", place.string(), error.what()));
     } catch (const InputError& error) {
       throw InputError(fmt::format("{}: {}", path.string(), error.what()));
     }

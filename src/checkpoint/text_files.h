@@ -9,7 +9,7 @@
 
 namespace caravan::checkpoint {
 
-inline constexpr std::int64_t kMaxConfigBytes = std::int64_t{16} << 20;
+inline constexpr std::int64_t kMaxConfigBytes = std::int64_t{4} << 20;
 
 /// The first of `places` that has the file; empty if none has.
 std::filesystem::path find_file(const std::vector<std::filesystem::path>& places,

@@ -1,28 +1,14 @@
 #include "caravan/checkpoint/tune_config.h"
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 #include "caravan/core/partition.h"
-#include "json_reader.h"
 
 namespace caravan::checkpoint {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
-
-std::int64_t required(const JsonReader& json, const char* name) {
-  const auto value = json.integer(name);
-  CARAVAN_CHECK(value.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
-  return *value;
-}
-
-JsonReader required_object(const JsonReader& json, const char* name) {
-  const auto object = json.object(name);
-  CARAVAN_CHECK(object.has_value(), InputError, "{}: \"{}\" is missing", json.where(), name);
-  return *object;
-}
 
 void expect(const JsonReader& json, const char* name, std::int64_t expected) {
   const std::int64_t found = json.integer(name).value_or(expected);
@@ -39,12 +25,12 @@ std::int64_t ffn_size(const JsonReader& decoder, std::int64_t hidden_size) {
 
 model::LlamaConfig read_decoder(const JsonReader& decoder) {
   model::LlamaConfig config;
-  config.vocab_size = required(decoder, "vocab_size");
-  config.num_layers = required(decoder, "num_layers");
-  config.num_heads = required(decoder, "num_heads");
-  config.num_kv_heads = required(decoder, "num_kv_heads");
-  config.hidden_size = required(decoder, "embed_dim");
-  config.max_positions = required(decoder, "max_seq_len");
+  config.vocab_size = decoder.need_integer("vocab_size");
+  config.num_layers = decoder.need_integer("num_layers");
+  config.num_heads = decoder.need_integer("num_heads");
+  config.num_kv_heads = decoder.need_integer("num_kv_heads");
+  config.hidden_size = decoder.need_integer("embed_dim");
+  config.max_positions = decoder.need_integer("max_seq_len");
   config.rope_theta = decoder.real("rope_base").value_or(500000);
   config.rope_scaling = {model::RopeScalingKind::kLlama3, 8, 1, 4, 8192};
   config.norm_epsilon = 1e-5;
@@ -62,12 +48,12 @@ model::VisionConfig read_encoder(const JsonReader& encoder) {
   expect(encoder, "max_num_tiles", model::kMaxTiles);
   expect(encoder, "in_channels", 3);
   model::VisionConfig vision;
-  vision.tile_size = required(encoder, "tile_size");
-  vision.patch_size = required(encoder, "patch_size");
-  vision.width = required(encoder, "clip_embed_dim");
-  vision.num_heads = required(encoder, "num_heads");
-  vision.num_local_layers = required(encoder, "clip_num_layers");
-  vision.num_global_layers = required(encoder, "num_layers_projection");
+  vision.tile_size = encoder.need_integer("tile_size");
+  vision.patch_size = encoder.need_integer("patch_size");
+  vision.width = encoder.need_integer("clip_embed_dim");
+  vision.num_heads = encoder.need_integer("num_heads");
+  vision.num_local_layers = encoder.need_integer("clip_num_layers");
+  vision.num_global_layers = encoder.need_integer("num_layers_projection");
   vision.saved_layers =
       encoder.integers("clip_hidden_states").value_or(std::vector<std::int64_t>());
   CARAVAN_CHECK(vision.width > 0 && vision.width <= 65536, InputError,
@@ -79,14 +65,14 @@ model::VisionConfig read_encoder(const JsonReader& encoder) {
 }  // namespace
 
 model::LlamaConfig parse_builder_args(const std::string& text, const std::string& where) {
-  const Json parsed = JsonReader::parse(text, where);
+  const Json parsed = parse_json(text, where);
   const JsonReader json(parsed, where);
-  const JsonReader encoder = required_object(json, "encoder");
-  const JsonReader decoder = required_object(json, "decoder");
+  const JsonReader encoder = json.need_object("encoder");
+  const JsonReader decoder = json.need_object("decoder");
   model::LlamaConfig config = read_decoder(decoder);
   model::VisionConfig vision = read_encoder(encoder);
   expect(encoder, "decoder_embed_dim", config.hidden_size);
-  const std::int64_t interval = required(decoder, "fusion_interval");
+  const std::int64_t interval = decoder.need_integer("fusion_interval");
   CARAVAN_CHECK(interval > 0 && config.num_layers <= kMaxLayers, InputError,
                 "{}: a fusion_interval of {} in {} layers is not possible", decoder.where(),
                 interval, config.num_layers);

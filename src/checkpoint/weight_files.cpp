@@ -10,17 +10,16 @@
 #include <utility>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 #include "caravan/core/log.h"
-#include "json_reader.h"
 #include "source_parts.h"
 
 namespace caravan::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
-constexpr std::int64_t kMaxIndexBytes = 100'000'000;
+constexpr std::int64_t kMaxIndexBytes = std::int64_t{16} << 20;
 constexpr std::size_t kMaxShares = 16;  // model-parallel files of the largest release
 constexpr const char* kUnnumbered = "consolidated.pth";
 constexpr const char* kOriginal = "original";
@@ -344,7 +343,7 @@ WeightFiles find_weight_files(const fs::path& folder_or_file) {
 }
 
 std::map<std::string, std::string> read_weight_index(const fs::path& path) {
-  const Json parsed = JsonReader::parse(read_small_file(path, kMaxIndexBytes), path.string());
+  const Json parsed = parse_json(read_small_file(path, kMaxIndexBytes), path.string());
   const JsonReader json(parsed, path.string());
   const Json* weight_map = json.find("weight_map");
   CARAVAN_CHECK(weight_map != nullptr && weight_map->is_object() && !weight_map->empty(),

@@ -1,15 +1,12 @@
 #include "caravan/model/config.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
 
 namespace caravan::model {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr std::int64_t kMaxSize = std::int64_t{1}
                                   << 24;  // any one dimension; products stay below 2^63
@@ -29,74 +26,13 @@ RopeScalingKind scaling_from_name(const std::string& name) {
       "model description: rope_scaling.kind is \"{}\", expected none, linear or llama3", name));
 }
 
-/// Reads typed fields of one JSON object and notices those that nobody asked for.
-class FieldReader {
- public:
-  FieldReader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    CARAVAN_CHECK(object.is_object(), ConfigError, "{} must be a JSON object, found {}", where_,
-                  object.type_name());
-  }
-
-  const Json& get(const char* name) {
-    const auto found = object_.find(name);
-    CARAVAN_CHECK(found != object_.end(), ConfigError, "{}: the field \"{}\" is missing", where_,
-                  name);
-    seen_.insert(name);
-    return *found;
-  }
-  std::int64_t integer(const char* name) {
-    const Json& value = get(name);
-    CARAVAN_CHECK(value.is_number_integer(), ConfigError, "{}: \"{}\" must be an integer, found {}",
-                  where_, name, value.dump());
-    return value.get<std::int64_t>();
-  }
-  double number(const char* name) {
-    const Json& value = get(name);
-    CARAVAN_CHECK(value.is_number(), ConfigError, "{}: \"{}\" must be a number, found {}", where_,
-                  name, value.dump());
-    return value.get<double>();
-  }
-  bool boolean(const char* name) {
-    const Json& value = get(name);
-    CARAVAN_CHECK(value.is_boolean(), ConfigError, "{}: \"{}\" must be true or false, found {}",
-                  where_, name, value.dump());
-    return value.get<bool>();
-  }
-  std::vector<std::int64_t> integers(const char* name) {
-    const Json& value = get(name);
-    CARAVAN_CHECK(value.is_array(), ConfigError, "{}: \"{}\" must be an array, found {}", where_,
-                  name, value.dump());
-    std::vector<std::int64_t> result;
-    for (const Json& entry : value) {
-      CARAVAN_CHECK(entry.is_number_integer(), ConfigError,
-                    "{}: \"{}\" must hold integers, found {}", where_, name, entry.dump());
-      result.push_back(entry.get<std::int64_t>());
-    }
-    return result;
-  }
-  void expect_no_others() const {
-    for (const auto& [name, value] : object_.items()) {
-      CARAVAN_CHECK(seen_.contains(name), ConfigError, "{}: unknown field \"{}\"", where_, name);
-    }
-  }
-
- private:
-  const Json& object_;
-  std::string where_;
-  std::set<std::string> seen_;
-};
-
-RopeScaling rope_scaling_from_json(const Json& json) {
-  FieldReader fields(json, "model description, rope_scaling");
+RopeScaling rope_scaling_from_json(const JsonReader& fields) {
   RopeScaling scaling;
-  const Json& kind = fields.get("kind");
-  CARAVAN_CHECK(kind.is_string(), ConfigError,
-                "model description: rope_scaling.kind must be a text, found {}", kind.dump());
-  scaling.kind = scaling_from_name(kind.get<std::string>());
-  scaling.factor = fields.number("factor");
-  scaling.low_freq_factor = fields.number("low_freq_factor");
-  scaling.high_freq_factor = fields.number("high_freq_factor");
-  scaling.original_max_positions = fields.integer("original_max_positions");
+  scaling.kind = scaling_from_name(fields.need_text("kind"));
+  scaling.factor = fields.need_real("factor");
+  scaling.low_freq_factor = fields.need_real("low_freq_factor");
+  scaling.high_freq_factor = fields.need_real("high_freq_factor");
+  scaling.original_max_positions = fields.need_integer("original_max_positions");
   fields.expect_no_others();
   return scaling;
 }
@@ -116,21 +52,20 @@ Json vision_to_json(const VisionConfig& vision) {
           {"extra_embeddings", vision.extra_embeddings}};
 }
 
-VisionConfig vision_from_json(const Json& json) {
-  FieldReader fields(json, "model description, vision");
+VisionConfig vision_from_json(const JsonReader& fields) {
   VisionConfig vision;
-  vision.tile_size = fields.integer("tile_size");
-  vision.patch_size = fields.integer("patch_size");
-  vision.width = fields.integer("width");
-  vision.num_heads = fields.integer("num_heads");
-  vision.ffn_size = fields.integer("ffn_size");
-  vision.num_local_layers = fields.integer("num_local_layers");
-  vision.num_global_layers = fields.integer("num_global_layers");
-  vision.saved_layers = fields.integers("saved_layers");
-  vision.norm_epsilon = fields.number("norm_epsilon");
-  vision.cross_layers = fields.integers("cross_layers");
-  vision.image_token_id = fields.integer("image_token_id");
-  vision.extra_embeddings = fields.integer("extra_embeddings");
+  vision.tile_size = fields.need_integer("tile_size");
+  vision.patch_size = fields.need_integer("patch_size");
+  vision.width = fields.need_integer("width");
+  vision.num_heads = fields.need_integer("num_heads");
+  vision.ffn_size = fields.need_integer("ffn_size");
+  vision.num_local_layers = fields.need_integer("num_local_layers");
+  vision.num_global_layers = fields.need_integer("num_global_layers");
+  vision.saved_layers = fields.need_integers("saved_layers");
+  vision.norm_epsilon = fields.need_real("norm_epsilon");
+  vision.cross_layers = fields.need_integers("cross_layers");
+  vision.image_token_id = fields.need_integer("image_token_id");
+  vision.extra_embeddings = fields.need_integer("extra_embeddings");
   fields.expect_no_others();
   return vision;
 }
@@ -237,41 +172,37 @@ std::string to_json(const LlamaConfig& config) {
   return json.dump(1);
 }
 
-LlamaConfig llama_config_from_json(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  CARAVAN_CHECK(!json.is_discarded(), ConfigError, "the model description is not valid JSON");
-  FieldReader fields(json, "model description");
-  const Json& architecture = fields.get("architecture");
+LlamaConfig llama_config_from_json(const std::string& text) try {
+  const Json json = parse_json(text, "model description");
+  const JsonReader fields(json, "model description");
+  const std::string architecture = fields.need_text("architecture");
   CARAVAN_CHECK(architecture == kTextArchitecture || architecture == kVisionArchitecture,
                 ConfigError,
-                "model description: architecture is {}, this version runs \"{}\" and \"{}\"",
-                architecture.dump(), kTextArchitecture, kVisionArchitecture);
+                "model description: architecture is \"{}\", this version runs \"{}\" and \"{}\"",
+                architecture, kTextArchitecture, kVisionArchitecture);
   LlamaConfig config;
-  config.vocab_size = fields.integer("vocab_size");
-  config.hidden_size = fields.integer("hidden_size");
-  config.ffn_size = fields.integer("ffn_size");
-  config.num_layers = fields.integer("num_layers");
-  config.num_heads = fields.integer("num_heads");
-  config.num_kv_heads = fields.integer("num_kv_heads");
-  config.head_dim = fields.integer("head_dim");
-  config.max_positions = fields.integer("max_positions");
-  config.norm_epsilon = fields.number("norm_epsilon");
-  config.rope_theta = fields.number("rope_theta");
-  config.rope_scaling = rope_scaling_from_json(fields.get("rope_scaling"));
-  const Json& divisors = fields.get("rope_divisors");
-  CARAVAN_CHECK(divisors.is_array(), ConfigError,
-                "model description: rope_divisors must be an array");
-  for (const Json& divisor : divisors) {
-    CARAVAN_CHECK(divisor.is_number(), ConfigError,
-                  "model description: rope_divisors must hold numbers, found {}", divisor.dump());
-    config.rope_divisors.push_back(divisor.get<float>());
-  }
-  config.tied_embeddings = fields.boolean("tied_embeddings");
-  config.attention_bias = fields.boolean("attention_bias");
-  config.mlp_bias = fields.boolean("mlp_bias");
-  if (architecture == kVisionArchitecture) config.vision = vision_from_json(fields.get("vision"));
+  config.vocab_size = fields.need_integer("vocab_size");
+  config.hidden_size = fields.need_integer("hidden_size");
+  config.ffn_size = fields.need_integer("ffn_size");
+  config.num_layers = fields.need_integer("num_layers");
+  config.num_heads = fields.need_integer("num_heads");
+  config.num_kv_heads = fields.need_integer("num_kv_heads");
+  config.head_dim = fields.need_integer("head_dim");
+  config.max_positions = fields.need_integer("max_positions");
+  config.norm_epsilon = fields.need_real("norm_epsilon");
+  config.rope_theta = fields.need_real("rope_theta");
+  config.rope_scaling = rope_scaling_from_json(fields.need_object("rope_scaling"));
+  for (const double divisor : fields.need_reals("rope_divisors"))
+    config.rope_divisors.push_back(static_cast<float>(divisor));
+  config.tied_embeddings = fields.need_boolean("tied_embeddings");
+  config.attention_bias = fields.need_boolean("attention_bias");
+  config.mlp_bias = fields.need_boolean("mlp_bias");
+  if (architecture == kVisionArchitecture)
+    config.vision = vision_from_json(fields.need_object("vision"));
   fields.expect_no_others();
   return config;
+} catch (const InputError& error) {
+  throw ConfigError(error.what());  // not of an input file, but of the checkpoint
 }
 
 std::vector<float> rope_inverse_frequencies(const LlamaConfig& config) {

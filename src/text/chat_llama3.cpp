@@ -1,11 +1,10 @@
 // Llama 3 and later, as their Hugging Face templates render: headers with the role, contents, and
 // <|eot_id|>. From 3.1 on there is always a system block, and tools are written as text.
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_document.h"
 #include "chat_layouts.h"
 #include "chat_text.h"
 #include "python_json.h"
@@ -192,13 +191,14 @@ class Llama3Layout {
     CARAVAN_CHECK(!stays_open(messages_, options_, index), InputError,
                   "{}: continue_final_message cannot go on with a tool call", where);
     const ChatToolCall& call = message.tool_calls.front();
+    const std::string arguments = where + "[0].function.arguments";
     start("assistant");
     const auto& builtin = options_.builtin_tools;
     if (std::find(builtin.begin(), builtin.end(), call.name) != builtin.end()) {
-      write_builtin_call(call, where);
+      write_builtin_call(call, arguments);
     } else {
       prompt_.text("{\"name\": \"" + call.name + "\", \"parameters\": ");
-      prompt_.text(python_json(call.arguments, JsonLayout::kOneLine, where + "[0].arguments"));
+      prompt_.text(python_json(call.arguments, JsonLayout::kOneLine, arguments));
       prompt_.text("}");
     }
     if (has_builtin_tools()) {
@@ -209,16 +209,15 @@ class Llama3Layout {
   }
 
   void write_builtin_call(const ChatToolCall& call, const std::string& where) {
-    const auto arguments = nlohmann::ordered_json::parse(call.arguments, nullptr, false);
-    CARAVAN_CHECK(arguments.is_object(), InputError,
-                  "{}[0].arguments: expected the text of a JSON object", where);
+    const auto arguments = parse_json<OrderedJson>(call.arguments, where);
+    CARAVAN_CHECK(arguments.is_object(), InputError, "{}: expected the text of a JSON object",
+                  where);
     prompt_.control("<|python_tag|>");
     prompt_.text(call.name + ".call(");
     std::string_view separator;
     for (const auto& [name, value] : arguments.items()) {
       CARAVAN_CHECK(value.is_string(), InputError,
-                    "{}[0].arguments: \"{}\" must be a string, as for all built-in tools", where,
-                    name);
+                    "{}: \"{}\" must be a string, as for all built-in tools", where, name);
       prompt_.text(separator);
       prompt_.text(name + "=\"" + value.get<std::string>() + "\"");
       separator = ", ";

@@ -18,20 +18,20 @@ namespace {
 constexpr const char* kConfigName = "tokenizer_config.json";
 constexpr const char* kMapName = "special_tokens_map.json";
 
-/// A file that is there; otherwise an empty object.
+/// A file that is there, which must be an object; otherwise an empty one.
 Json parse_optional(const std::string& text, std::string_view source) {
-  return text.empty() ? Json::object() : parse_json(text, source);
+  Json file = text.empty() ? Json::object() : parse_json(text, source);
+  const JsonReader is_object(file, source);
+  return file;
 }
 
 /// The content of a token that is named as a string or as an object.
 std::string content_of(const Json& token, const std::string& where) {
-  return string_of(token.is_object() ? need_field(token, "content", where) : token, where);
+  return string_of(token.is_object() ? JsonReader(token, where).need("content") : token, where);
 }
 
 /// What special_tokens_map.json calls special.
 std::vector<std::string> special_contents(const Json& special_map) {
-  CARAVAN_CHECK(special_map.is_object(), InputError, "{}: expected an object, found {}", kMapName,
-                special_map.type_name());
   std::vector<std::string> contents;
   for (const auto& [key, value] : special_map.items()) {
     const std::string where = fmt::format("{}: {}", kMapName, key);
@@ -49,7 +49,8 @@ std::vector<std::string> special_contents(const Json& special_map) {
 /// space beside them in chat layouts stays as the layouts write it.
 void check_options(const Json& entry, const AddedToken& added, const std::string& where) {
   for (const char* option : {"single_word", "lstrip", "rstrip"}) {
-    CARAVAN_CHECK(!bool_field(entry, option, false, where) || added.special, InputError,
+    CARAVAN_CHECK(!JsonReader(entry, where).boolean(option).value_or(false) || added.special,
+                  InputError,
                   "{}: added token \"{}\" with {} = true is not supported, unless it is special",
                   where, added.content, option);
   }
@@ -106,22 +107,23 @@ void AddedTokenTable::add(AddedToken added, const std::string& where) {
 void AddedTokenTable::add(const Json& entry, std::int32_t id, const std::string& where) {
   AddedToken added;
   added.id = id;
-  added.content = string_of(need_field(entry, "content", where), where + ".content");
-  added.special = bool_field(entry, "special", false, where);
+  const JsonReader fields(entry, where);
+  added.content = fields.need_text("content");
+  added.special = fields.boolean("special").value_or(false);
   check_options(entry, added, where);
   added.normalized = !added.special && normalizer_ == Normalizer::kBeforeAddedTokens &&
-                     bool_field(entry, "normalized", true, where);
+                     fields.boolean("normalized").value_or(true);
   add(std::move(added), where);
 }
 
 void AddedTokenTable::read_list(const Json* list) {
   if (list == nullptr) return;
-  CARAVAN_CHECK(list->is_array(), InputError, "added_tokens: expected an array, found {}",
-                list->type_name());
+  array_of(*list, "added_tokens");
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string where = fmt::format("added_tokens[{}]", i);
     const Json& entry = (*list)[i];
-    const std::int32_t id = id_of(need_field(entry, "id", where), kMaxVocabulary, where + ".id");
+    const std::int32_t id =
+        id_of(JsonReader(entry, where).need("id"), kMaxVocabulary, where + ".id");
     CARAVAN_CHECK(!places_.contains(id), InputError, "{}: id {} is listed twice", where, id);
     add(entry, id, where);
   }
@@ -129,8 +131,8 @@ void AddedTokenTable::read_list(const Json* list) {
 
 void AddedTokenTable::read_decoder(const Json& decoder) {
   const std::string list = fmt::format("{}: added_tokens_decoder", kConfigName);
-  CARAVAN_CHECK(decoder.is_object(), InputError, "{}: expected an object, found {}", list,
-                decoder.type_name());
+  CARAVAN_CHECK(decoder.is_object(), InputError, "{} must be an object, found {}", list,
+                json_kind(decoder));
   std::map<std::int32_t, const Json*> entries;  // by id, not by the text of the id
   for (const auto& [key, entry] : decoder.items()) {
     std::int32_t id = -1;
@@ -146,8 +148,6 @@ void AddedTokenTable::read_decoder(const Json& decoder) {
 
 void AddedTokenTable::read_added_tokens(const std::string& text, const Json& special_map) {
   const Json file = parse_optional(text, "added_tokens.json");
-  CARAVAN_CHECK(file.is_object(), InputError, "added_tokens.json: expected an object, found {}",
-                file.type_name());
   const std::vector<std::string> special = special_contents(special_map);
   for (const auto& [content, value] : file.items()) {
     const std::string where = fmt::format("added_tokens.json: \"{}\"", content);
@@ -167,10 +167,10 @@ void AddedTokenTable::mark_special(const Json& special_map) {
 void AddedTokenTable::read_named_ids(const Json& config, const Json& special_map) {
   const auto named_id = [&](const char* key) -> std::optional<std::int32_t> {
     const char* source = kConfigName;
-    const Json* field = find_field(config, key, source);
+    const Json* field = JsonReader(config, source).find(key);
     if (field == nullptr) {
       source = kMapName;
-      field = find_field(special_map, key, source);
+      field = JsonReader(special_map, source).find(key);
     }
     if (field == nullptr) return std::nullopt;
     const std::string where = fmt::format("{}: {}", source, key);
@@ -184,22 +184,25 @@ void AddedTokenTable::read_named_ids(const Json& config, const Json& special_map
   }
   if (const auto eos = named_id("eos_token")) spec_.eos_id = eos;
   // The Llama tokenizer classes rebuild the template from this flag; others ignore it.
-  const std::string type = string_field(config, "tokenizer_class", kConfigName).value_or("");
+  const std::string type = JsonReader(config, kConfigName).text("tokenizer_class").value_or("");
   if (type.starts_with("LlamaTokenizer") || type.starts_with("CodeLlamaTokenizer")) {
-    spec_.add_bos = bool_field(config, "add_bos_token", spec_.add_bos, kConfigName);
+    spec_.add_bos =
+        JsonReader(config, kConfigName).boolean("add_bos_token").value_or(spec_.add_bos);
   }
 }
 
-void AddedTokenTable::read_side_files(const TokenizerSideFiles& files) {
+void AddedTokenTable::read_side_files(const TokenizerSideFiles& files) try {
   const Json config = parse_optional(files.tokenizer_config, kConfigName);
   const Json special_map = parse_optional(files.special_tokens_map, kMapName);
-  if (const Json* decoder = find_field(config, "added_tokens_decoder", kConfigName)) {
+  if (const Json* decoder = JsonReader(config, kConfigName).find("added_tokens_decoder")) {
     read_decoder(*decoder);
   } else {
     read_added_tokens(files.added_tokens, special_map);
   }
   mark_special(special_map);
   read_named_ids(config, special_map);
+} catch (const InputError& error) {
+  throw SideFileError(error.what());
 }
 
 }  // namespace caravan::text

@@ -13,10 +13,7 @@ namespace {
 constexpr int kMaxNesting = 16;  // of Sequences
 
 const Json& array_field(const Json& part, const char* key, std::string_view where) {
-  const Json& field = need_field(part, key, where);
-  CARAVAN_CHECK(field.is_array(), InputError, "{}.{}: expected an array, found {}", where, key,
-                field.type_name());
-  return field;
+  return array_of(JsonReader(part, where).need(key), fmt::format("{}.{}", where, key));
 }
 
 /// Escapes what has a meaning in a pattern.
@@ -76,27 +73,28 @@ void check_foreign_pattern(const std::string& pattern, std::string_view where) {
 /// Whether a Split drops what its pattern does not match, which is nothing with these patterns:
 /// another way to write Isolated.
 bool drops_nothing(const Json& part, const std::string& behavior, std::string_view where) {
-  if (behavior != "Removed" || !bool_field(part, "invert", false, where)) return false;
-  const auto regex = string_field(need_field(part, "pattern", where), "Regex", where);
+  if (behavior != "Removed" || !JsonReader(part, where).boolean("invert").value_or(false))
+    return false;
+  const auto regex = JsonReader(JsonReader(part, where).need("pattern"), where).text("Regex");
   return regex == kLlama3Pattern || regex == kGpt2Pattern || regex == kQwen2Pattern;
 }
 
 std::string split_pattern_of(const Json& part, std::string_view where) {
   const std::string behavior =
-      string_field(part, "behavior", where).value_or("(no behavior given)");
+      JsonReader(part, where).text("behavior").value_or("(no behavior given)");
   if (!drops_nothing(part, behavior, where)) {
     CARAVAN_CHECK(behavior == "Isolated", InputError,
                   "{}: Split with behavior \"{}\" is not supported, only \"Isolated\"", where,
                   behavior);
-    CARAVAN_CHECK(!bool_field(part, "invert", false, where), InputError,
+    CARAVAN_CHECK(!JsonReader(part, where).boolean("invert").value_or(false), InputError,
                   "{}: Split with invert = true is not supported", where);
   }
-  const Json& pattern = need_field(part, "pattern", where);
-  if (const auto literal = string_field(pattern, "String", where)) {
+  const Json& pattern = JsonReader(part, where).need("pattern");
+  if (const auto literal = JsonReader(pattern, where).text("String")) {
     CARAVAN_CHECK(!literal->empty(), InputError, "{}: Split on an empty string", where);
     return literal_pattern(*literal);
   }
-  const auto regex = string_field(pattern, "Regex", where);
+  const auto regex = JsonReader(pattern, where).text("Regex");
   CARAVAN_CHECK(regex, InputError, "{}: the pattern of a Split must be a Regex or a String", where);
   check_foreign_pattern(*regex, where);
   return *regex;
@@ -119,12 +117,13 @@ class PreTokenizerReader {
     } else if (type == "Split") {
       patterns_.push_back(split_pattern_of(part, where));
     } else if (type == "Digits") {
-      const bool single = bool_field(part, "individual_digits", false, where);
+      const bool single = JsonReader(part, where).boolean("individual_digits").value_or(false);
       patterns_.emplace_back(single ? kSingleDigit : kDigitRun);
     } else if (type == "ByteLevel") {
-      CARAVAN_CHECK(!bool_field(part, "add_prefix_space", true, where), InputError,
+      CARAVAN_CHECK(!JsonReader(part, where).boolean("add_prefix_space").value_or(true), InputError,
                     "{}: ByteLevel with add_prefix_space = true is not supported", where);
-      if (bool_field(part, "use_regex", true, where)) patterns_.emplace_back(kGpt2Pattern);
+      if (JsonReader(part, where).boolean("use_regex").value_or(true))
+        patterns_.emplace_back(kGpt2Pattern);
       byte_level_ = true;
     } else {
       throw InputError(fmt::format(
@@ -150,13 +149,13 @@ std::optional<std::string> template_prefix(const Json& part, std::string_view wh
   std::optional<std::string> prefix;
   bool text_seen = false;
   for (const Json& item : array_field(part, "single", where)) {
-    if (find_field(item, "Sequence", where) != nullptr) {
+    if (JsonReader(item, where).find("Sequence") != nullptr) {
       CARAVAN_CHECK(!text_seen, InputError, "{}: the template repeats the text", where);
       text_seen = true;
       continue;
     }
-    const Json& token = need_field(item, "SpecialToken", where);
-    const std::string content = string_of(need_field(token, "id", where), where);
+    const Json& token = JsonReader(item, where).need("SpecialToken");
+    const std::string content = string_of(JsonReader(token, where).need("id"), where);
     CARAVAN_CHECK(!text_seen, InputError,
                   "{}: a template that puts \"{}\" behind the text is not "
                   "supported",

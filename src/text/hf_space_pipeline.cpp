@@ -16,17 +16,16 @@ constexpr std::string_view kWordPattern = " [^ ]*";
 std::vector<const Json*> parts_of(const Json* part, const char* list, std::string_view where) {
   if (part == nullptr) return {};
   if (type_field(*part, where) != "Sequence") return {part};
-  const Json& inner = need_field(*part, list, where);
-  CARAVAN_CHECK(inner.is_array(), InputError, "{}.{}: expected an array, found {}", where, list,
-                inner.type_name());
+  const Json& inner =
+      array_of(JsonReader(*part, where).need(list), fmt::format("{}.{}", where, list));
   std::vector<const Json*> parts;
   for (const Json& entry : inner) parts.push_back(&entry);
   return parts;
 }
 
 std::string replaced_string(const Json& part, std::string_view where) {
-  const Json& pattern = need_field(part, "pattern", where);
-  const auto text = string_field(pattern, "String", where);
+  const Json& pattern = JsonReader(part, where).need("pattern");
+  const auto text = JsonReader(pattern, where).text("String");
   CARAVAN_CHECK(text, InputError, "{}: Replace with a Regex is not supported", where);
   return *text;
 }
@@ -35,7 +34,7 @@ void read_normalizer(const Json* normalizer, SpacePipeline& pipeline) {
   for (const Json* part : parts_of(normalizer, "normalizers", "normalizer")) {
     const std::string type = type_field(*part, "normalizer");
     const auto text = [&](const char* key) {
-      return string_field(*part, key, "normalizer").value_or("");
+      return JsonReader(*part, "normalizer").text(key).value_or("");
     };
     const bool before_replace = !pipeline.by_normalizer;
     if (type == "Prepend" && text("prepend") == kSpaceSymbol && before_replace &&
@@ -57,9 +56,9 @@ void read_normalizer(const Json* normalizer, SpacePipeline& pipeline) {
 
 SpacePrefix metaspace_prefix(const Json& part, std::string_view where) {
   // Older files have a flag; where both are given they say the same.
-  const bool add_prefix = bool_field(part, "add_prefix_space", true, where);
+  const bool add_prefix = JsonReader(part, where).boolean("add_prefix_space").value_or(true);
   const std::string scheme =
-      string_field(part, "prepend_scheme", where).value_or(add_prefix ? "always" : "never");
+      JsonReader(part, where).text("prepend_scheme").value_or(add_prefix ? "always" : "never");
   if (scheme == "never") return SpacePrefix::kNone;
   if (scheme == "first") return SpacePrefix::kFirstSegmentUnlessSpaced;
   CARAVAN_CHECK(scheme == "always", InputError,
@@ -69,7 +68,7 @@ SpacePrefix metaspace_prefix(const Json& part, std::string_view where) {
 
 void check_replacement(const Json& part, std::string_view where) {
   const std::string symbol =
-      string_field(part, "replacement", where).value_or(std::string(kSpaceSymbol));
+      JsonReader(part, where).text("replacement").value_or(std::string(kSpaceSymbol));
   CARAVAN_CHECK(symbol == kSpaceSymbol, InputError,
                 "{}: Metaspace with the replacement \"{}\" is not supported, only U+2581", where,
                 symbol);
@@ -83,11 +82,12 @@ void read_pre_tokenizer(const Json* pre_tokenizer, SpacePipeline& pipeline) {
       has_metaspace = true;
       check_replacement(*part, "pre_tokenizer");
       pipeline.prefix = metaspace_prefix(*part, "pre_tokenizer");
-      if (bool_field(*part, "split", true, "pre_tokenizer")) {
+      if (JsonReader(*part, "pre_tokenizer").boolean("split").value_or(true)) {
         pipeline.split_patterns.emplace_back(kWordPattern);
       }
     } else if (type == "Digits") {  // sees no spaces, so that its place does not matter
-      const bool single = bool_field(*part, "individual_digits", false, "pre_tokenizer");
+      const bool single =
+          JsonReader(*part, "pre_tokenizer").boolean("individual_digits").value_or(false);
       pipeline.split_patterns.emplace_back(single ? kSingleDigit : kDigitRun);
     } else {
       throw InputError(fmt::format(
@@ -103,8 +103,8 @@ void read_pre_tokenizer(const Json* pre_tokenizer, SpacePipeline& pipeline) {
 
 }  // namespace
 
-bool is_space_pipeline(const Json& model, const Json* normalizer, const Json* pre_tokenizer) {
-  if (bool_field(model, "byte_fallback", false, "model")) return true;
+bool is_space_pipeline(const JsonReader& model, const Json* normalizer, const Json* pre_tokenizer) {
+  if (model.boolean("byte_fallback").value_or(false)) return true;
   for (const Json* part : parts_of(normalizer, "normalizers", "normalizer")) {
     const std::string type = type_field(*part, "normalizer");
     if (type == "Prepend" || type == "Replace") return true;
@@ -130,12 +130,12 @@ void check_space_decoder(const Json* decoder) {
       check_replacement(*part, "decoder");
       continue;
     }
-    const std::string content = string_field(*part, "content", "decoder").value_or("");
+    const std::string content = JsonReader(*part, "decoder").text("content").value_or("");
     const bool replaces =
         type == "Replace" && replaced_string(*part, "decoder") == kSpaceSymbol && content == " ";
     const bool strips = type == "Strip" && content == " " &&
-                        need_field(*part, "start", "decoder") <= 1 &&
-                        need_field(*part, "stop", "decoder") == 0;
+                        JsonReader(*part, "decoder").need("start") <= 1 &&
+                        JsonReader(*part, "decoder").need("stop") == 0;
     CARAVAN_CHECK(replaces || strips, InputError,
                   "decoder: \"{}\" with these settings is not supported (supported: Replace U+2581 "
                   "by a space, ByteFallback, Fuse, Strip of one space at the start, Metaspace)",

@@ -11,7 +11,7 @@
 namespace caravan::text {
 
 /// Whether the parts of a tokenizer.json (null where absent) are of this kind.
-bool is_space_pipeline(const Json& model, const Json* normalizer, const Json* pre_tokenizer);
+bool is_space_pipeline(const JsonReader& model, const Json* normalizer, const Json* pre_tokenizer);
 
 struct SpacePipeline {
   SpacePrefix prefix = SpacePrefix::kNone;

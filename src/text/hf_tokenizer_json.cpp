@@ -16,15 +16,15 @@
 namespace caravan::text {
 namespace {
 
-void check_model_options(const Json& model) {
-  const std::string type = string_field(model, "type", "model").value_or("BPE");
+void check_model_options(const JsonReader& model) {
+  const std::string type = model.text("type").value_or("BPE");
   CARAVAN_CHECK(type == "BPE", InputError, "model: type \"{}\" is not supported, only \"BPE\"",
                 type);
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const std::string value = string_field(model, affix, "model").value_or("");
+    const std::string value = model.text(affix).value_or("");
     CARAVAN_CHECK(value.empty(), InputError, "model: {} \"{}\" is not supported", affix, value);
   }
-  const Json* dropout = find_field(model, "dropout", "model");
+  const Json* dropout = model.find("dropout");
   CARAVAN_CHECK(dropout == nullptr || (dropout->is_number() && dropout->get<double>() == 0.0),
                 InputError, "model: BPE with dropout is not supported");
 }
@@ -38,10 +38,10 @@ std::string token_bytes(const std::string& name, std::int32_t id, TokenizerSpec&
 }
 
 /// Fills spec.tokens and returns the ids by the spelling used in the file.
-IdByName read_vocabulary(const Json& model, TokenizerSpec& spec) {
-  const Json& vocabulary = need_field(model, "vocab", "model");
-  CARAVAN_CHECK(vocabulary.is_object(), InputError, "model.vocab: expected an object, found {}",
-                vocabulary.type_name());
+IdByName read_vocabulary(const JsonReader& model, TokenizerSpec& spec) {
+  const Json& vocabulary = model.need("vocab");
+  CARAVAN_CHECK(vocabulary.is_object(), InputError, "model.vocab must be an object, found {}",
+                json_kind(vocabulary));
   IdByName ids;
   std::map<std::int32_t, std::string_view> names;
   for (const auto& [name, value] : vocabulary.items()) {
@@ -63,10 +63,8 @@ std::int32_t merge_operand(const IdByName& ids, const std::string& name, std::si
   return found->second;
 }
 
-void read_merges(const Json& model, const IdByName& ids, TokenizerSpec& spec) {
-  const Json& merges = need_field(model, "merges", "model");
-  CARAVAN_CHECK(merges.is_array(), InputError, "model.merges: expected an array, found {}",
-                merges.type_name());
+void read_merges(const JsonReader& model, const IdByName& ids, TokenizerSpec& spec) {
+  const Json& merges = array_of(model.need("merges"), "model.merges");
   spec.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
     const Json& merge = merges[i];
@@ -93,16 +91,17 @@ void read_merges(const Json& model, const IdByName& ids, TokenizerSpec& spec) {
 
 TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
                                      const TokenizerSideFiles& side_files) {
-  const Json file = parse_json(tokenizer_json, "tokenizer.json");
-  const auto part = [&](const char* key) { return find_field(file, key, "tokenizer.json"); };
-  const Json& model = need_field(file, "model", "tokenizer.json");
+  const Json parsed = parse_json(tokenizer_json, "");
+  const JsonReader file(parsed, "the file");
+  const auto part = [&](const char* key) { return file.find(key); };
+  const JsonReader model(file.need("model"), "model");
   check_model_options(model);
   TokenizerSpec spec;
   auto normalizer = AddedTokenTable::Normalizer::kNone;
   if (is_space_pipeline(model, part("normalizer"), part("pre_tokenizer"))) {
     SpacePipeline pipeline = read_space_pipeline(part("normalizer"), part("pre_tokenizer"));
     check_space_decoder(part("decoder"));
-    CARAVAN_CHECK(bool_field(model, "byte_fallback", false, "model"), InputError,
+    CARAVAN_CHECK(model.boolean("byte_fallback").value_or(false), InputError,
                   "model: byte_fallback is off, which is not supported where spaces become U+2581; "
                   "characters without a piece would be lost");
     spec.kind = TokenizerKind::kSentencePiece;
@@ -115,13 +114,13 @@ TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
     spec.kind = TokenizerKind::kBpe;
     spec.split_patterns = split_patterns_of(part("pre_tokenizer"));
   }
-  spec.ignore_merges = bool_field(model, "ignore_merges", false, "model");
+  spec.ignore_merges = model.boolean("ignore_merges").value_or(false);
   IdByName ids = read_vocabulary(model, spec);
   read_merges(model, ids, spec);
   AddedTokenTable added(spec, std::move(ids), normalizer);
   added.read_list(part("added_tokens"));
 
-  if (const auto unknown = string_field(model, "unk_token", "model")) {
+  if (const auto unknown = model.text("unk_token")) {
     spec.unknown_id = added.find(*unknown);
   }
   if (const auto prefix = prefix_token_of(part("post_processor"))) {

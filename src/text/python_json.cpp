@@ -1,20 +1,16 @@
 #include "python_json.h"
 
-#include <nlohmann/json.hpp>
-
 #include <array>
 #include <charconv>
 #include <cmath>
 
 #include "caravan/core/error.h"
 #include "caravan/core/exception_text.h"
+#include "caravan/core/json_document.h"
 
 namespace caravan::text {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
-constexpr int kMaxDepth = 100;
 constexpr std::size_t kIndent = 4;
 
 /// As Python's repr: the shortest digits, with an exponent below 1e-4 and from 1e16 on.
@@ -39,22 +35,20 @@ class Writer {
  public:
   explicit Writer(JsonLayout layout) : indented_(layout == JsonLayout::kIndented) {}
 
-  void write(const OrderedJson& value, std::string_view where) {
-    CARAVAN_CHECK(depth_ < kMaxDepth, InputError, "{}: JSON is nested more than {} deep", where,
-                  kMaxDepth);
+  void write(const OrderedJson& value) {
     if (value.is_object()) {
       open('{');
       for (const auto& [key, member] : value.items()) {
         separate();
         out_ += OrderedJson(key).dump() + ": ";
-        write(member, where);
+        write(member);
       }
       close('}');
     } else if (value.is_array()) {
       open('[');
       for (const OrderedJson& element : value) {
         separate();
-        write(element, where);
+        write(element);
       }
       close(']');
     } else if (value.is_number_float()) {
@@ -92,25 +86,11 @@ class Writer {
   std::string out_;
 };
 
-/// Stops the parser before recursion that a hostile text could make too deep.
-OrderedJson parse(const std::string& json, std::string_view where) {
-  const auto shallow = [&](int depth, OrderedJson::parse_event_t, OrderedJson&) {
-    CARAVAN_CHECK(depth <= kMaxDepth, InputError, "{}: JSON is nested more than {} deep", where,
-                  kMaxDepth);
-    return true;
-  };
-  try {
-    return OrderedJson::parse(json, shallow);
-  } catch (const OrderedJson::exception& error) {
-    throw InputError(fmt::format("{} is not valid JSON: {}", where, without_type(error.what())));
-  }
-}
-
 }  // namespace
 
 std::string python_json(const std::string& json, JsonLayout layout, std::string_view where) {
   Writer writer(layout);
-  writer.write(parse(json, where), where);
+  writer.write(parse_json<OrderedJson>(json, where));
   return writer.take();
 }
 

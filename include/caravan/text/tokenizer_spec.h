@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "caravan/core/error.h"
+
 namespace caravan::text {
 
 enum class TokenizerKind {
@@ -79,10 +81,15 @@ struct TokenizerSideFiles {
   std::string special_tokens_map;  // special_tokens_map.json: BOS and EOS that the first leaves out
 };
 
+/// A fault of a side file. The message begins with its name.
+class SideFileError : public InputError {
+  using InputError::InputError;
+};
+
 /// From the text of a Hugging Face tokenizer.json, byte-level or of Llama 2's kind. Added tokens of
 /// the side files join those of the file.
 /// @throws InputError naming the part that is not supported (model type, pre-tokenizer ...),
-/// malformed, or in contradiction to another.
+/// malformed, or in contradiction to another; SideFileError for those of the side files.
 TokenizerSpec tokenizer_from_hf_json(const std::string& tokenizer_json,
                                      const TokenizerSideFiles& side_files);
 

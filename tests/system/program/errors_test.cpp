@@ -199,7 +199,7 @@ TEST_F(ErrorsTest, SourcesThatAreNoJsonAreSaidInOurWords) {
   fs::copy(std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31", folder_.file("hf"));
   folder_.write("hf/config.json", "{\"model_type\": llama}");
   const ProcessResult result = caravan({"convert", folder_.file("hf"), folder_.file("out.h5")});
-  expect(result, 65, {"config.json", "not valid JSON: parse error"});
+  expect(result, 65, {"config.json", "not valid JSON at column 16: syntax error"});
   EXPECT_EQ(result.err.find("json.exception"), std::string::npos) << result.err;
   expect_no_traces();
 }

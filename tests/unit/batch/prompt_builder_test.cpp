@@ -113,6 +113,24 @@ TEST(PromptBuilder, WhatALayoutCannotExpressIsFoundBeforeTheRun) {
   EXPECT_EQ(param(tools), "chat_template_kwargs.builtin_tools");
 }
 
+TEST(PromptBuilder, NamesArgumentsOfAToolCallThatAreNoJson) {
+  text::TokenizerSpec spec = test::byte_tokenizer_spec();
+  for (const char* content : {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+                              "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"}) {
+    const auto id = static_cast<std::int32_t>(spec.tokens.size());
+    spec.tokens.emplace_back();
+    spec.added_tokens.push_back({id, content, true});
+  }
+  const BuilderRig rig(4096, spec, text::ChatFormatKind::kLlama31);
+  for (const char* arguments : {"{", R"({"a": 1, "a": 2})", "[[[["}) {
+    Record record = chat({{"user", "x"}, {"assistant", ""}, {"user", "y"}}, 4);
+    record.messages[1].tool_calls = {{"f", arguments}};
+    const auto fault = rig.builder.check(record);
+    ASSERT_TRUE(fault) << arguments;
+    EXPECT_EQ(fault->param, "messages.1.tool_calls.0.function.arguments") << fault->message;
+  }
+}
+
 TEST(PromptBuilder, TextsThatLeaveNoTokenAreFoundBeforeTheRun) {
   text::TokenizerSpec spec = test::byte_tokenizer_spec();
   spec.tokens['q'].clear();  // a byte without a token is left out

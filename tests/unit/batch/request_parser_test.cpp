@@ -130,7 +130,10 @@ TEST(RequestParser, ARepeatedKeyIsNamedWithTheRecord) {
   std::string custom_id;
   const RequestParser parser(parser_options());
   const ParsedRecord parsed = parser.parse_line(chat_line("r7", R"(,"n":1,"n":2)"), custom_id);
-  EXPECT_EQ(std::get<RecordFault>(parsed).message, "the key \"n\" is there twice in one object");
+  const auto& fault = std::get<RecordFault>(parsed);
+  EXPECT_EQ(fault.message.find("the key \"n\" is there twice in one object, again at column "), 0U)
+      << fault.message;
+  EXPECT_EQ(fault.param, "n");
   EXPECT_EQ(custom_id, "r7");
   parser.parse_line(R"({"custom_id":"a","custom_id":"b"})", custom_id);
   EXPECT_EQ(custom_id, "") << "neither of the two";

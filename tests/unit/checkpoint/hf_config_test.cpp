@@ -159,14 +159,16 @@ TEST(HfConfig, ReadsMistralWithoutSlidingWindow) {
 
 TEST(HfConfig, RefusesFaultyFields) {
   expect_error<InputError>([] { parse_hf_config("{\"a\": ", "config.json"); },
-                           "config.json is not valid JSON");
+                           "config.json: not valid JSON");
   expect_error<InputError>([] { parse_hf_config("[1]", "config.json"); },
-                           "must be a JSON object, found array");
+                           "must be a JSON object, found an array");
   expect_refusal(with("hidden_size", "64"), "\"hidden_size\" must be an integer");
   expect_refusal(with("hidden_size", 64.5), "\"hidden_size\" must be an integer");
   expect_refusal(with("rms_norm_eps", "x"), "\"rms_norm_eps\" must be a number");
   expect_refusal(with("tie_word_embeddings", 1), "\"tie_word_embeddings\" must be true or false");
   expect_refusal(with("eos_token_id", -1), "must be a token id");
+  expect_refusal(with("architectures", std::vector<std::string>(1, std::string(1000, 'x'))),
+                 "the architecture is \"" + std::string(119, 'x') + "..., expected");
   expect_refusal(with("eos_token_id", {{"a", 1}}), "must be a token id");
   expect_refusal(with("num_attention_heads", 0), "num_attention_heads is 0");
   expect_refusal(with("num_attention_heads", 7), "must be a multiple of num_attention_heads (7)");

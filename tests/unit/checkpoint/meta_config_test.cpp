@@ -128,7 +128,7 @@ TEST(MetaParams, RefusesSizesThatMakeNoSense) {
   expect_refusal(with("n_kv_heads", 5), "num_heads (32) must be a multiple of num_kv_heads (5)");
   expect_refusal(with("multiple_of", 0), "\"multiple_of\" is 0");
   expect_refusal(with("ffn_dim_multiplier", 1e300), "ffn_dim_multiplier");
-  expect_error<InputError>([] { parse_meta_params("{", "p"); }, "is not valid JSON");
+  expect_error<InputError>([] { parse_meta_params("{", "p"); }, "not valid JSON at column 1");
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST(VisionDescription, RefusesWhatTheEncoderDoesNotDo) {
   expect_refusal(with("vision_config", "vision_output_dim", 7680),
                  "\"vision_output_dim\" is 7680, expected 240");
   expect_refusal(with("vision_config", "supported_aspect_ratios", {{1, 1}, {2, 2}}),
-                 "\"supported_aspect_ratios\" is [[1,1],[2,2]], expected [[1,1],[1,2]");
+                 "\"supported_aspect_ratios\" is [[1, 1], [2, 2]], expected [[1, 1], [1, 2]");
   expect_refusal(with("vision_config", "image_size", 57), "must be a multiple of");
   expect_refusal(with("vision_config", "intermediate_layers_indices", {2, 1}), "saved_layers");
   expect_refusal(with("vision_config", "intermediate_layers_indices", {1, "2"}),

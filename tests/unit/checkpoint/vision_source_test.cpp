@@ -240,7 +240,7 @@ TEST_F(VisionFolder, RefusesImagesPreparedInAnotherWay) {
   refuse("do_pad", false, "\"do_pad\" is false, expected true");
   refuse("resample", 3, "\"resample\" is 3, expected 2 (bilinear)");
   refuse("max_image_tiles", 6, "\"max_image_tiles\" is 6, expected 4");
-  refuse("image_mean", {0.5, 0.5, 0.5}, "\"image_mean\" is [0.5,0.5,0.5], expected [0.48145");
+  refuse("image_mean", {0.5, 0.5, 0.5}, "\"image_mean\" is [0.5, 0.5, 0.5], expected [0.48145");
   refuse("image_std", {0.26862954, 0.26130258}, "\"image_std\"");
   refuse("rescale_factor", 1.0, "\"rescale_factor\" is 1.0, expected 1 / 255");
   refuse("size", {{"height", 560}, {"width", 560}},

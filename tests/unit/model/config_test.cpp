@@ -66,6 +66,15 @@ TEST(LlamaConfig, JsonFaultsNameTheField) {
     return text;
   };
   EXPECT_NE(fault("{").find("not valid JSON"), std::string::npos);
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  for (const char* name :
+       {"num_layers", "norm_epsilon", "attention_bias", "architecture", "kind"}) {
+    const std::string field = fmt::format("\"{}\": ", name);
+    const std::string message = fault(replaced(field, field + deep + ", \"rest\": "));
+    EXPECT_NE(message.find("nested more than 100 deep"), std::string::npos) << name;
+  }
+  EXPECT_NE(fault(replaced("{", "{\"num_layers\": 1,")).find("\"num_layers\" is there twice"),
+            std::string::npos);
   EXPECT_NE(fault("[]").find("must be a JSON object"), std::string::npos);
   EXPECT_NE(fault(replaced("\"num_heads\"", "\"num_hats\"")).find("num_heads"), std::string::npos);
   EXPECT_NE(fault(replaced("\"hidden_size\": 72", "\"hidden_size\": 7.5")).find("hidden_size"),

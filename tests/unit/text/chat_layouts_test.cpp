@@ -204,7 +204,7 @@ TEST(ChatLayouts, BuiltinToolsAreCalledInPython) {
         [&] {
           prompt(kLlama31, {{"user", "Hi"}, call("brave_search", arguments)}, options);
         },
-        "messages[1].tool_calls[0].arguments");
+        "messages[1].tool_calls[0].function.arguments: ");
   }
 }
 
@@ -234,11 +234,12 @@ TEST(ChatLayouts, RefusesToolsThatItCannotLayOut) {
          "one call in a message, found 2");
   refuse(kLlama31, {{"user", "a"}, call("f", "{}")}, continued(), "cannot go on with a tool call");
   refuse(kLlama31, {{"user", "a"}, call("f", "{")}, {},
-         "messages[1].tool_calls[0].arguments is not valid JSON");
+         "messages[1].tool_calls[0].function.arguments: not valid JSON");
   tools.tools = {"{}", "nonsense"};
-  refuse(kLlama31, {{"user", "a"}}, tools, "tools[1] is not valid JSON");
+  refuse(kLlama31, {{"user", "a"}}, tools, "tools[1]: not valid JSON");
   tools.tools = {std::string(1000, '[') + std::string(1000, ']')};
-  refuse(kLlama31, {{"user", "a"}}, tools, "tools[0]: JSON is nested more than 100 deep");
+  refuse(kLlama31, {{"user", "a"}}, tools,
+         "tools[0]: lists and objects are nested more than 100 deep");
 }
 
 TEST(ChatLayouts, NeedsBosAndEos) {

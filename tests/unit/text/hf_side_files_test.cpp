@@ -133,12 +133,12 @@ TEST(HfSideFiles, RefusesContradictionsAndDamage) {
   refuse_decoder({{"5", {{"special", true}}}}, "\"content\" is missing");
   refuse_decoder({{"5", {{"content", ""}}}}, "the content is empty");
   refuse_decoder({{"5", {{"content", "w"}, {"lstrip", true}}}}, "with lstrip = true");
-  refuse_decoder(json::array({1}), "added_tokens_decoder: expected an object, found array");
-  refuse({{}, "[]", {}}, "added_tokens.json: expected an object, found array");
-  refuse({{}, R"({"x": -5})", {}}, "id -5 is outside");
-  refuse({{}, "{", {}}, "added_tokens.json is not valid JSON");
-  refuse({{}, {}, R"({"bos_token": 3})"}, "special_tokens_map.json: bos_token: expected a string");
-  refuse({{}, {}, "[]"}, "special_tokens_map.json: expected an object");
+  refuse_decoder(json::array({1}), "added_tokens_decoder must be an object, found an array");
+  refuse({{}, "[]", {}}, "added_tokens.json must be a JSON object, found an array");
+  refuse({{}, R"({"x": -5})", {}}, "must be an id from 0 to 4194303, found -5");
+  refuse({{}, "{", {}}, "added_tokens.json: not valid JSON");
+  refuse({{}, {}, R"({"bos_token": 3})"}, "special_tokens_map.json: bos_token must be a string");
+  refuse({{}, {}, "[]"}, "special_tokens_map.json must be a JSON object");
 }
 
 }  // namespace
