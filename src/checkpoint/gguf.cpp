@@ -2,168 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <set>
 #include <utility>
 
-#include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "gguf_cursor.h"
+#include "tensor_places.h"
 
 namespace caravan::checkpoint {
 namespace {
 
-constexpr std::int64_t kMaxMetadataBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kMaxArrayElements = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxKeyBytes = 65535;  // the format's own limit
 constexpr std::int64_t kMaxAlignment = 1 << 20;
-constexpr std::size_t kBufferBytes = 1 << 20;
-
-// Reads the metadata from front to back through a buffer, never beyond the file.
-class Cursor {
- public:
-  explicit Cursor(io::InputFile& file) : file_(file) {}
-
-  std::int64_t position() const { return buffer_begin_ + static_cast<std::int64_t>(used_); }
-  std::int64_t remaining() const { return file_.size() - position(); }
-
-  void take(std::byte* out, std::int64_t count, const std::string& what) {
-    CARAVAN_CHECK(count <= remaining(), InputError,
-                  "{}: {} needs {} bytes at byte {}, the file has {} left: it is truncated",
-                  file_.path(), what, count, position(), remaining());
-    CARAVAN_CHECK(position() + count <= kMaxMetadataBytes, InputError,
-                  "{}: the metadata exceed {} bytes at {}", file_.path(), kMaxMetadataBytes, what);
-    while (count > 0) {
-      if (used_ == buffer_.size()) refill();
-      const std::size_t piece = std::min(checked_cast<std::size_t>(count), buffer_.size() - used_);
-      std::memcpy(out, buffer_.data() + used_, piece);
-      out += piece;
-      used_ += piece;
-      count -= static_cast<std::int64_t>(piece);
-    }
-  }
-
-  template <typename T>
-  T number(const std::string& what) {
-    T value{};
-    take(reinterpret_cast<std::byte*>(&value), sizeof(T), what);
-    return value;
-  }
-
-  std::int64_t count(const std::string& what) {
-    const auto value = number<std::uint64_t>(what);
-    // Whatever is counted takes at least one byte each.
-    CARAVAN_CHECK(std::cmp_less_equal(value, remaining()), InputError,
-                  "{}: {} counts {}, more than the file has bytes", file_.path(), what, value);
-    return static_cast<std::int64_t>(value);
-  }
-
-  std::string text(const std::string& what, std::int64_t max_bytes = kMaxMetadataBytes) {
-    const std::int64_t length = count(what);
-    CARAVAN_CHECK(length <= max_bytes, InputError, "{}: {} has {} bytes, expected at most {}",
-                  file_.path(), what, length, max_bytes);
-    std::string value(checked_cast<std::size_t>(length), '\0');
-    take(reinterpret_cast<std::byte*>(value.data()), length, what);
-    return value;
-  }
-
- private:
-  void refill() {
-    buffer_begin_ += static_cast<std::int64_t>(buffer_.size());
-    const auto left = static_cast<std::size_t>(file_.size() - buffer_begin_);
-    buffer_.resize(std::min(left, kBufferBytes));
-    used_ = 0;
-    file_.read(buffer_begin_, buffer_);
-  }
-
-  io::InputFile& file_;
-  std::vector<std::byte> buffer_;
-  std::int64_t buffer_begin_ = 0;
-  std::size_t used_ = 0;
-};
-
-enum class ValueType : std::uint32_t {
-  kU8,
-  kI8,
-  kU16,
-  kI16,
-  kU32,
-  kI32,
-  kF32,
-  kBool,
-  kString,
-  kArray,
-  kU64,
-  kI64,
-  kF64
-};
-
-std::int64_t from_unsigned(std::uint64_t value, const std::string& what) {
-  CARAVAN_CHECK(std::in_range<std::int64_t>(value), InputError, "{} is {}, beyond 2^63", what,
-                value);
-  return static_cast<std::int64_t>(value);
-}
-
-bool is_integer_type(ValueType type) {
-  return type != ValueType::kF32 && type != ValueType::kF64 && type != ValueType::kString &&
-         type != ValueType::kArray && type <= ValueType::kF64;
-}
-
-std::int64_t read_integer(Cursor& cursor, ValueType type, const std::string& what) {
-  switch (type) {
-    case ValueType::kU8: return cursor.number<std::uint8_t>(what);
-    case ValueType::kI8: return cursor.number<std::int8_t>(what);
-    case ValueType::kU16: return cursor.number<std::uint16_t>(what);
-    case ValueType::kI16: return cursor.number<std::int16_t>(what);
-    case ValueType::kU32: return cursor.number<std::uint32_t>(what);
-    case ValueType::kI32: return cursor.number<std::int32_t>(what);
-    case ValueType::kBool: return cursor.number<std::uint8_t>(what) != 0 ? 1 : 0;
-    case ValueType::kU64: return from_unsigned(cursor.number<std::uint64_t>(what), what);
-    case ValueType::kI64: return cursor.number<std::int64_t>(what);
-    case ValueType::kF32:
-    case ValueType::kF64:
-    case ValueType::kString:
-    case ValueType::kArray: break;
-  }
-  throw_internal_error(__FILE__, __LINE__, "type", what + " is no integer");
-}
-
-double read_real(Cursor& cursor, ValueType type, const std::string& what) {
-  return type == ValueType::kF32 ? static_cast<double>(cursor.number<float>(what))
-                                 : cursor.number<double>(what);
-}
-
-template <typename T, typename Read>
-std::vector<T> read_elements(std::int64_t count, Read&& read) {
-  std::vector<T> values;  // grows as data come in: a false count cannot allocate much
-  for (std::int64_t i = 0; i < count; ++i) values.push_back(read());
-  return values;
-}
-
-GgufValue read_array(Cursor& cursor, const std::string& path, const std::string& what) {
-  const auto type = static_cast<ValueType>(cursor.number<std::uint32_t>(what));
-  const std::int64_t count = cursor.count(what);
-  CARAVAN_CHECK(count <= kMaxArrayElements, InputError,
-                "{}: {} has {} elements, expected at most {}", path, what, count,
-                kMaxArrayElements);
-  if (type == ValueType::kString)
-    return read_elements<std::string>(count, [&] { return cursor.text(what); });
-  if (type == ValueType::kF32 || type == ValueType::kF64)
-    return read_elements<double>(count, [&] { return read_real(cursor, type, what); });
-  CARAVAN_CHECK(is_integer_type(type), InputError, "{}: {} is an array of the unknown type {}",
-                path, what, static_cast<std::uint32_t>(type));
-  return read_elements<std::int64_t>(count, [&] { return read_integer(cursor, type, what); });
-}
-
-GgufValue read_value(Cursor& cursor, const std::string& path, const std::string& what) {
-  const auto type = static_cast<ValueType>(cursor.number<std::uint32_t>(what));
-  if (type == ValueType::kArray) return read_array(cursor, path, what);
-  if (type == ValueType::kString) return cursor.text(what);
-  if (type == ValueType::kF32 || type == ValueType::kF64) return read_real(cursor, type, what);
-  if (type == ValueType::kBool) return read_integer(cursor, type, what) != 0;
-  CARAVAN_CHECK(is_integer_type(type), InputError, "{}: {} has the unknown type {}", path, what,
-                static_cast<std::uint32_t>(type));
-  return read_integer(cursor, type, what);
-}
+// Models have some tens of keys and some thousands of tensors.
+constexpr std::int64_t kMaxKeys = 65536;
+constexpr std::int64_t kMaxTensors = std::int64_t{1} << 18;
 
 // Names of the types that this program does not read, so that the message can say what was found.
 std::string foreign_type_name(std::uint32_t id) {
@@ -215,7 +67,7 @@ ElementType element_type(std::uint32_t id, const std::string& where) {
       where, foreign_type_name(id)));
 }
 
-SourceTensor read_tensor_info(Cursor& cursor, const std::string& path) {
+SourceTensor read_tensor_info(GgufCursor& cursor, const std::string& path) {
   SourceTensor tensor;
   tensor.name = cursor.text("a tensor name", kMaxKeyBytes);
   const std::string where = fmt::format("{}: tensor \"{}\"", path, tensor.name);
@@ -236,7 +88,7 @@ SourceTensor read_tensor_info(Cursor& cursor, const std::string& path) {
 // Turns offsets into file offsets; checks alignment, bounds and overlap.
 void place_tensors(std::vector<SourceTensor>& tensors, std::int64_t data_begin,
                    std::int64_t alignment, const io::InputFile& file) {
-  std::vector<const SourceTensor*> sorted;
+  std::vector<NamedPlace> places;
   for (SourceTensor& tensor : tensors) {
     const std::string where = fmt::format("{}: tensor \"{}\"", file.path(), tensor.name);
     CARAVAN_CHECK(tensor.offset % alignment == 0, InputError,
@@ -248,18 +100,12 @@ void place_tensors(std::vector<SourceTensor>& tensors, std::int64_t data_begin,
                   "{} needs {} bytes at {}+{}, the file has {}: it is truncated, download it again",
                   where, tensor.bytes, data_begin, tensor.offset, file.size());
     tensor.offset += data_begin;
-    sorted.push_back(&tensor);
+    places.push_back({tensor.name, tensor.offset, tensor.offset + tensor.bytes});
   }
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto* a, const auto* b) { return a->offset < b->offset; });
-  for (std::size_t i = 1; i < sorted.size(); ++i) {
-    CARAVAN_CHECK(sorted[i - 1]->offset + sorted[i - 1]->bytes <= sorted[i]->offset, InputError,
-                  "{}: the data of tensors \"{}\" and \"{}\" overlap", file.path(),
-                  sorted[i - 1]->name, sorted[i]->name);
-  }
+  check_places(std::move(places), "tensors", file.path());
 }
 
-void check_header(Cursor& cursor, const std::string& path) {
+void check_header(GgufCursor& cursor, const std::string& path) {
   const auto magic = cursor.number<std::array<char, 4>>("the magic number");
   CARAVAN_CHECK(std::string_view(magic.data(), magic.size()) == "GGUF", InputError,
                 "{} is not a GGUF file (its first bytes differ)", path);
@@ -275,22 +121,22 @@ void check_header(Cursor& cursor, const std::string& path) {
 GgufFile GgufFile::read(io::InputFile& file) {
   GgufFile gguf;
   gguf.path_ = file.path();
-  Cursor cursor(file);
+  GgufCursor cursor(file);
   check_header(cursor, gguf.path_);
   const std::int64_t num_tensors = cursor.count("the number of tensors");
   const std::int64_t num_keys = cursor.count("the number of keys");
+  CARAVAN_CHECK(num_keys <= kMaxKeys && num_tensors <= kMaxTensors, InputError,
+                "{} says that it has {} keys and {} tensors, expected at most {} and {}: it is "
+                "damaged, download it again",
+                gguf.path_, num_keys, num_tensors, kMaxKeys, kMaxTensors);
   for (std::int64_t i = 0; i < num_keys; ++i) {
     const std::string key = cursor.text("a key", kMaxKeyBytes);
-    GgufValue value = read_value(cursor, gguf.path_, "key \"" + key + "\"");
+    GgufValue value = read_gguf_value(cursor, "key \"" + key + "\"");
     CARAVAN_CHECK(gguf.metadata_.emplace(key, std::move(value)).second, InputError,
                   "{}: the key \"{}\" is there twice", gguf.path_, key);
   }
-  std::set<std::string> names;
-  for (std::int64_t i = 0; i < num_tensors; ++i) {
+  for (std::int64_t i = 0; i < num_tensors; ++i)
     gguf.tensors_.push_back(read_tensor_info(cursor, gguf.path_));
-    CARAVAN_CHECK(names.insert(gguf.tensors_.back().name).second, InputError,
-                  "{}: the tensor \"{}\" is there twice", gguf.path_, gguf.tensors_.back().name);
-  }
   const std::int64_t alignment = gguf.integer("general.alignment").value_or(32);
   CARAVAN_CHECK(alignment > 0 && alignment <= kMaxAlignment && (alignment & (alignment - 1)) == 0,
                 InputError, "{}: general.alignment is {}, expected a power of two up to {}",

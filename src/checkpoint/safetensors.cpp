@@ -1,6 +1,5 @@
 #include "caravan/checkpoint/safetensors.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -8,6 +7,7 @@
 #include "caravan/checkpoint/source_tensor.h"
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "tensor_places.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -17,9 +17,10 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::size_t kMaxDimensions = 8;
+constexpr std::size_t kMaxTensors = std::size_t{1} << 18;  // the largest models have some thousands
 
-// Builds entries while the header is parsed: no tree in memory, and duplicate names are seen (a
-// tree would keep the last one silently). Levels: 1 the header, 2 one tensor, 3 shape or offsets.
+// Builds entries while the header is parsed: no tree in memory, and no entry is lost where a name
+// is there twice (check_places). Levels: 1 the header, 2 one tensor, 3 shape or offsets.
 class HeaderHandler final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderHandler(std::string path) : path_(std::move(path)) {}
@@ -72,9 +73,12 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   }
   bool key(std::string& name) override {
     if (level_ == 1) {
-      check(names_.insert(name).second, "the name twice");
       in_metadata_ = name == "__metadata__";
-      if (in_metadata_) return true;
+      if (in_metadata_) {
+        check(!std::exchange(has_metadata_, true), "metadata twice");
+        return true;
+      }
+      check(entries_.size() < kMaxTensors, "more than 262144 tensors");
       entries_.emplace_back().name = std::move(name);
       offsets_.emplace_back();
       fields_.clear();
@@ -104,11 +108,11 @@ class HeaderHandler final : public nlohmann::json_sax<Json> {
   std::string path_;
   std::vector<SafetensorsEntry> entries_;
   std::vector<std::vector<std::int64_t>> offsets_;  // data_offsets of each entry
-  std::set<std::string> names_;
   std::set<std::string> fields_;
   std::string field_;
   int level_ = 0;
   bool in_metadata_ = false;
+  bool has_metadata_ = false;
 };
 
 std::optional<ElementType> weight_type(const std::string& name) {
@@ -148,18 +152,6 @@ void locate(SafetensorsEntry& entry, const std::vector<std::int64_t>& offsets,
   entry.offset = data_begin + offsets[0];
 }
 
-void check_no_overlap(const std::vector<SafetensorsEntry>& entries, const std::string& path) {
-  std::vector<const SafetensorsEntry*> sorted;
-  for (const SafetensorsEntry& entry : entries) sorted.push_back(&entry);
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto* a, const auto* b) { return a->offset < b->offset; });
-  for (std::size_t i = 1; i < sorted.size(); ++i) {
-    CARAVAN_CHECK(sorted[i - 1]->offset + sorted[i - 1]->bytes <= sorted[i]->offset, InputError,
-                  "{}: the data of tensors \"{}\" and \"{}\" overlap", path, sorted[i - 1]->name,
-                  sorted[i]->name);
-  }
-}
-
 }  // namespace
 
 std::vector<SafetensorsEntry> read_safetensors_header(io::InputFile& file) {
@@ -187,7 +179,10 @@ std::vector<SafetensorsEntry> read_safetensors_header(io::InputFile& file) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     locate(entries[i], handler.offsets()[i], data_begin, file.size(), path);
   }
-  check_no_overlap(entries, path);
+  std::vector<NamedPlace> places;
+  for (const SafetensorsEntry& entry : entries)
+    places.push_back({entry.name, entry.offset, entry.offset + entry.bytes});
+  check_places(std::move(places), "tensors", path);
   return entries;
 }
 

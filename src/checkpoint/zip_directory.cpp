@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "tensor_places.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -62,15 +62,15 @@ class ZipReader {
           directory.bytes, kMaxDirectoryBytes);
     const std::vector<std::byte> bytes = get(directory.offset, directory.bytes);
     std::vector<LocatedEntry> located;
-    std::set<std::string> names;
     std::int64_t at = 0;
-    for (std::int64_t i = 0; i < directory.entries; ++i) {
-      located.push_back(read_entry(bytes, at));
-      check(names.insert(located.back().entry.name).second, "has the entry \"{}\" twice",
-            located.back().entry.name);
+    for (std::int64_t i = 0; i < directory.entries; ++i) located.push_back(read_entry(bytes, at));
+    std::vector<NamedPlace> places;
+    for (LocatedEntry& each : located) {
+      locate(each, directory.offset);
+      const ZipEntry& entry = each.entry;
+      places.push_back({entry.name, each.header_offset, entry.offset + entry.bytes});
     }
-    for (LocatedEntry& entry : located) locate(entry, directory.offset);
-    check_no_overlap(located);
+    check_places(std::move(places), "entries", file_.path());
     std::vector<ZipEntry> entries;
     for (LocatedEntry& entry : located) entries.push_back(std::move(entry.entry));
     return entries;
@@ -215,18 +215,6 @@ class ZipReader {
     check(entry.bytes <= directory_offset && entry.offset <= directory_offset - entry.bytes,
           "has the entry \"{}\" at bytes {}+{}, expected before its directory at byte {}",
           entry.name, entry.offset, entry.bytes, directory_offset);
-  }
-
-  void check_no_overlap(const std::vector<LocatedEntry>& located) const {
-    std::vector<const LocatedEntry*> sorted;
-    for (const LocatedEntry& entry : located) sorted.push_back(&entry);
-    std::sort(sorted.begin(), sorted.end(),
-              [](const auto* a, const auto* b) { return a->header_offset < b->header_offset; });
-    for (std::size_t i = 1; i < sorted.size(); ++i) {
-      const ZipEntry& before = sorted[i - 1]->entry;
-      check(before.offset + before.bytes <= sorted[i]->header_offset,
-            "has the entries \"{}\" and \"{}\" overlapping", before.name, sorted[i]->entry.name);
-    }
   }
 
   io::InputFile& file_;

@@ -21,7 +21,7 @@ using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vec
 
 class GgufFile {
  public:
-  /// Time and memory are bounded by the size of the metadata, at most 1 GiB.
+  /// Time is bounded by the size of the metadata, memory by about 8 times that and by 256 MiB.
   /// @throws InputError with the file and the key or tensor at fault.
   static GgufFile read(io::InputFile& file);
 

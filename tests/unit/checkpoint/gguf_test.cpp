@@ -106,6 +106,23 @@ TEST_F(Gguf, RefusesFalseCountsWithoutAllocatingThem) {
   expect_refusal(text.file(), "key \"k\" counts");
 }
 
+TEST_F(Gguf, RefusesMetadataThatTakeTooMuchMemory) {
+  const std::string limit = "the metadata take more than 256 MiB of memory at ";
+  constexpr std::uint64_t kBytes = 34 << 20;  // each becomes an integer of 8
+  GgufBuilder array;
+  array.raw("k", 9,
+            bytes_of_one<std::uint32_t>(0) + bytes_of_one(kBytes) + std::string(kBytes, '\0'));
+  expect_refusal(array.file(), limit + "key \"k\"");
+  GgufBuilder texts;  // empty ones, which take 8 bytes in the file and 32 as objects
+  constexpr std::uint64_t kTexts = 9 << 20;
+  texts.raw("k", 9,
+            bytes_of_one<std::uint32_t>(8) + bytes_of_one(kTexts) + std::string(8 * kTexts, '\0'));
+  expect_refusal(texts.file(), limit + "key \"k\"");
+  GgufBuilder keys;
+  for (int i = 0; i <= 65536; ++i) keys.raw(std::to_string(i), 0, "x");
+  expect_refusal(keys.file(), "says that it has 65537 keys and 0 tensors");
+}
+
 TEST_F(Gguf, RefusesTensorsThatDoNotFit) {
   const auto with_tensor = [&](const std::vector<std::uint64_t>& dims, std::uint32_t type,
                                std::uint64_t offset) {
@@ -125,12 +142,12 @@ TEST_F(Gguf, RefusesTensorsThatDoNotFit) {
   expect_refusal(with_tensor({}, 0, 32), "has 0 dimensions");
   expect_refusal(with_tensor({1}, 0, 31), "expected a multiple of 32");
   expect_refusal(with_tensor({1000}, 0, 0), "it is truncated");
-  expect_refusal(with_tensor({8}, 0, 0), "\"a\" and \"t\" overlap");
+  expect_refusal(with_tensor({8}, 0, 0), "\"a\" and \"t\" overlapping");
   expect_refusal(with_tensor({1}, 0, std::uint64_t{1} << 63), "beyond 2^63");
   GgufBuilder twice;
   twice.tensor("t", {8}, 0, std::string(32, 'x'));
   twice.tensor("t", {8}, 0, std::string(32, 'x'));
-  expect_refusal(twice.file(), "the tensor \"t\" is there twice");
+  expect_refusal(twice.file(), "has \"t\" twice among its tensors");
   GgufBuilder alignment;
   alignment.u32("general.alignment", 3);
   expect_refusal(alignment.file(), "general.alignment is 3");

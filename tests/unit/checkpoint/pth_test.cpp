@@ -61,7 +61,7 @@ TEST_F(ZipDirectory, RefusesPlacesThatCannotBe) {
   ZipBuilder twice;
   twice.add("a", "data");
   twice.add("a", "data");
-  expect_refusal(twice.file(), "has the entry \"a\" twice");
+  expect_refusal(twice.file(), "has \"a\" twice among its entries");
   ZipBuilder overlapping;
   overlapping.add("a", "data");
   overlapping.add_record("b", 4, 0);

@@ -78,8 +78,8 @@ TEST_F(Safetensors, RefusesSizesThatDoNotFit) {
 TEST_F(Safetensors, RefusesOverlapsDuplicatesAndStrangeStructure) {
   const std::string a = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   expect_refusal("{" + a + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
-                 "\"a\" and \"b\" overlap");
-  expect_refusal("{" + a + "," + a + "}", "the name twice");
+                 "\"a\" and \"b\" overlapping");
+  expect_refusal("{" + a + "," + a + "}", "has \"a\" twice among its tensors");
   expect_refusal(R"({"a":{"dtype":"F32","dtype":"F32"}})", "a field twice");
   expect_refusal(R"({"a":{"dtype":"F32","shape":[1]}})", "without dtype, shape or data_offsets");
   expect_refusal(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})",
