@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "caravan/app/commands.h"
 #include "caravan/app/stop_signals.h"
 #include "caravan/checkpoint/convert.h"
@@ -12,38 +14,45 @@ namespace {
 
 using checkpoint::ConvertPhase;
 
-// A line every few seconds, and the end where a signal asks for it: unwinding removes the file.
+// A line now and then, and the end where a signal asks for it: unwinding removes the file.
 class Progress {
  public:
+  /// @param interval_seconds  between lines; 0: none
+  explicit Progress(double interval_seconds) : interval_seconds_(interval_seconds) {}
+
   void report(ConvertPhase phase, std::int64_t done_bytes, std::int64_t total_bytes) {
     CARAVAN_CHECK(stop_signal() == 0, Stopped,
                   "stopped by {}: nothing is left behind; run the same command again",
                   signal_name(stop_signal()));
     if (done_bytes == 0) {  // another phase
       watch_ = Stopwatch();
-      last_line_ = 0;
+      next_line_ = std::min(interval_seconds_, kSecondsToFirstLine);
       return;
     }
     const double seconds = watch_.seconds();
-    if (seconds - last_line_ < kSecondsBetweenLines) return;
-    last_line_ = seconds;
+    if (interval_seconds_ == 0 || seconds < next_line_) return;
+    next_line_ = seconds + interval_seconds_;
     const auto done = static_cast<double>(done_bytes);
     const auto total = static_cast<double>(total_bytes);
-    log::info("{}: {} of {}, {}/s, {} left",
-              phase == ConvertPhase::kWriting ? "converting" : "reading back", format_bytes(done),
-              format_bytes(total), format_bytes(done / seconds),
-              format_duration(seconds * (total - done) / done));
+    // Reading back has another speed, so that the time left is that of one step.
+    log::info(
+        "{}: {} of {}, {}/s, {} left of this step",
+        phase == ConvertPhase::kWriting ? "step 1 of 2, converting" : "step 2 of 2, reading back",
+        format_bytes(done), format_bytes(total), format_bytes(done / seconds),
+        format_duration(seconds * (total - done) / done));
   }
 
  private:
-  static constexpr double kSecondsBetweenLines = 5;
-
   struct Stopped : Error {
     explicit Stopped(const std::string& message) : Error(ExitCode::kTemporary, message) {}
   };
 
+  // Those who wait want to know early how long it takes.
+  static constexpr double kSecondsToFirstLine = 5;
+
+  double interval_seconds_;
   Stopwatch watch_;
-  double last_line_ = 0;
+  double next_line_ = 0;
 };
 
 }  // namespace
@@ -60,7 +69,7 @@ ExitCode convert_command(const ParsedOptions& parsed) {
   options.chat_format = parsed.options.chat_format;
   options.name = parsed.options.name;
   options.overwrite = parsed.options.overwrite;
-  Progress progress;
+  Progress progress(parsed.options.log_interval);
   options.progress = [&](ConvertPhase phase, std::int64_t done, std::int64_t total) {
     progress.report(phase, done, total);
   };

@@ -269,6 +269,7 @@ void add_logging(Table& table) {
   table.group("Logging", {kRun, kPlan});
   table.add(number_option<double>({"log-interval", "SECONDS", "between progress lines; 0: none"},
                                   &JobOptions::log_interval, {0, 1e9}));
+  table.options.back().commands.push_back(kConvert);
   Option& level = table.add(choice_option<log::Level>({"log-level", "debug|info|warning|error", ""},
                                                       &JobOptions::log_level, log_levels()));
   level.commands.assign(std::begin(kAllCommands), std::end(kAllCommands));

@@ -74,7 +74,8 @@ void check_disk_space(const std::string& target, std::int64_t weight_bytes,
                       std::int64_t num_tensors) {
   const std::int64_t needed = weight_bytes + kOverheadBytes + num_tensors * kOverheadBytesPerTensor;
   const std::int64_t available = io::free_disk_bytes(target);
-  CARAVAN_CHECK(available >= needed, IoError, "{} needs {}, but its file system has {} free",
+  CARAVAN_CHECK(available >= needed, IoError,
+                "{} needs {}, but its file system has {} free: make room, or name another place",
                 target, format_bytes(static_cast<double>(needed)),
                 format_bytes(static_cast<double>(available)));
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Speed of `caravan convert` beside a plain copy of the same bytes.
+# Speed of `caravan convert` beside a plain copy of the same bytes, and its peak memory (where there is GNU time).
 #
 #   convert_speed.sh BUILD SCRATCH [LAYERS [SHARDS [ROUNDS]]]
 #
@@ -45,7 +45,9 @@ measure() {
 }
 
 plain_copy() { cp -r "$scratch/source" "$scratch/copy" && sync -f "$scratch/copy"; }
-convert() { "$build/src/app/caravan" convert "$scratch/source" "$scratch/model.h5" 2> "$scratch/log"; }
+timer=()
+if [ -x /usr/bin/time ]; then timer=(/usr/bin/time --append --format %M --output "$scratch/peaks"); fi
+convert() { "${timer[@]}" "$build/src/app/caravan" convert "$scratch/source" "$scratch/model.h5" 2> "$scratch/log"; }
 median() { sort -n "$scratch/$1.rates" | awk '{ rate[NR] = $1 } END { print rate[int((NR + 1) / 2)] }'; }
 
 echo "cp -r SOURCE COPY && sync -f COPY; caravan convert SOURCE MODEL.h5"
@@ -53,4 +55,7 @@ for ((round = 0; round < rounds; ++round)); do
   measure copy plain_copy
   measure convert convert
 done
+if [ -f "$scratch/peaks" ]; then
+  sort -n "$scratch/peaks" | awk 'END { printf "peak memory of convert: %.0f MiB (most of all rounds)\n", $1 / 1024 }'
+fi
 awk "BEGIN { printf \"convert / copy = %.2f (medians of $rounds)\n\", $(median convert) / $(median copy) }"

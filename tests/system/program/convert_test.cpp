@@ -10,6 +10,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -152,6 +153,43 @@ TEST_F(ConvertProcess, StaysNearTheLargestTensorOfMetasShares) {
 }
 
 TEST_F(ConvertProcess, StaysNearTheLargestTensorOfQuantizedGguf) { expect_bounded(gguf_file()); }
+
+TEST_F(ConvertProcess, TellsHowFarItIsAndHowLongItTakes) {
+  const std::string source = std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31";
+  const auto log_of = [&](const std::string& interval) {
+    const ProcessResult result = caravan(
+        {"convert", source, folder_.file("model.h5"), "--overwrite", "--log-interval", interval});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.err;
+  };
+  const std::string log = log_of("1e-9");
+  for (const char* step : {"step 1 of 2, converting", "step 2 of 2, reading back"}) {
+    const std::regex line(std::string(step) +
+                          R"(: [0-9.]+ [KM]iB of 1\.56 MiB, [0-9.]+ [KMG]iB/s, )"
+                          R"(00:00:0[0-9] left of this step\n)");
+    EXPECT_TRUE(std::regex_search(log, line)) << step << "\n" << log;
+  }
+  // The end of a step is all of it, with nothing left.
+  EXPECT_TRUE(std::regex_search(
+      log, std::regex(R"(converting: 1\.56 MiB of 1\.56 MiB, .*, 00:00:00 left)")))
+      << log;
+  EXPECT_EQ(log_of("0").find("step 1"), std::string::npos);
+}
+
+TEST_F(ConvertProcess, RefusesADiskThatIsTooSmallBeforeItWrites) {
+  std::filesystem::create_directory(folder_.file("out"));
+  ProcessOptions options;
+  options.environment["LD_PRELOAD"] = CARAVAN_SMALL_DISK;
+  const ProcessResult result =
+      caravan({"convert", std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-llama31",
+               folder_.file("out/model.h5")},
+              options);
+  EXPECT_EQ(result.code, 74) << result.err;
+  EXPECT_NE(result.err.find("out/model.h5 needs 6."), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("but its file system has 1.00 MiB free: make room"), std::string::npos)
+      << result.err;
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.file("out")));
+}
 
 TEST_F(ConvertProcess, EndsAtASignalAndLeavesNothing) {
   const std::string source = gguf_file();
