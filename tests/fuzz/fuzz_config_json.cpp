@@ -1,5 +1,5 @@
-// config.json and generation_config.json of Hugging Face, params.json of Meta and torchtune's
-// builder_args.json: every text goes to all four.
+// config.json, generation_config.json and preprocessor_config.json of Hugging Face, params.json of
+// Meta and torchtune's builder_args.json: every text goes to all of them.
 
 #include <string>
 
@@ -8,6 +8,8 @@
 #include "caravan/checkpoint/tune_config.h"
 #include "caravan/core/error.h"
 #include "memory_file.h"
+#include "preprocessor_config.h"
+#include "temporary_folder.h"
 
 namespace {
 
@@ -43,5 +45,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require_sizes(params.config);
   });
   refuse_or_parse([&] { require_sizes(checkpoint::parse_builder_args(input, "input")); });
+  if (input.find("image") == std::string::npos) return 0;  // a file is slow
+  const fuzz::TemporaryFolder folder;
+  folder.write("preprocessor_config.json", input);
+  model::VisionConfig vision;
+  vision.tile_size = 56;  // as the corpus has it
+  refuse_or_parse([&] { checkpoint::check_preprocessor({folder.path()}, vision); });
   return 0;
 }

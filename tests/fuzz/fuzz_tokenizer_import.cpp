@@ -97,6 +97,21 @@ text::TokenizerSpec from_gguf(const std::string& bytes) {
   return text::tokenizer_from_gguf(source);
 }
 
+/// The tokens that chat templates look for.
+text::TokenizerSpec with_control_tokens() {
+  text::TokenizerSpec spec;
+  for (const char* content : {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+                              "<|eot_id|>", "<s>", "</s>", "<|im_start|>", "<|im_end|>",
+                              "<|python_tag|>", "<|eom_id|>", "<|user|>", "<|assistant|>"}) {
+    const auto id = static_cast<std::int32_t>(spec.tokens.size());
+    spec.tokens.emplace_back();
+    spec.added_tokens.push_back({id, content, true});
+  }
+  spec.bos_id = 0;
+  spec.add_bos = true;
+  return spec;
+}
+
 void import(char kind, const std::string& bytes) {
   switch (kind) {
     case '0': use(from_json(bytes)); break;
@@ -107,7 +122,7 @@ void import(char kind, const std::string& bytes) {
     }
     case '2': use(text::tokenizer_from_sentencepiece(bytes)); break;
     case '3': use(from_gguf(bytes)); break;
-    case '4': text::recognise_chat_template(bytes, text::TokenizerSpec{}); break;
+    case '4': text::recognise_chat_template(bytes, with_control_tokens()); break;
     default: break;
   }
 }

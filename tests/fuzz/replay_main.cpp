@@ -90,7 +90,7 @@ class Mutation {
   void edit(std::string& input) {
     const std::size_t place = below(input.size() + 1);
     const std::size_t length = below(std::min<std::size_t>(input.size() - place, 64) + 1);
-    switch (below(7)) {
+    switch (below(10)) {
       case 0: flip(input); break;
       case 1: input.insert(place, 1, static_cast<char>(random_())); break;
       case 2: input.erase(place, length); break;
@@ -98,6 +98,9 @@ class Mutation {
       case 4: input.resize(place); break;
       case 5: splice(input, place); break;
       case 6: replace_number(input, place); break;
+      case 7: repeat(input, place, length); break;
+      case 8: overwrite_integer(input, place); break;
+      case 9: nest(input, place); break;
       default: break;
     }
   }
@@ -120,6 +123,36 @@ class Mutation {
     if (begin == std::string::npos) return;
     const std::size_t end = std::min(input.find_first_not_of(kDigits, begin), input.size());
     input.replace(begin, end - begin, kNumbers[below(std::size(kNumbers))]);
+  }
+
+  /// Small counts mostly, and now and then what fills the input.
+  std::size_t count() { return std::size_t{1} << below(18); }
+
+  /// A piece (a bracket, a field, an entry of a list) many times.
+  void repeat(std::string& input, std::size_t place, std::size_t length) {
+    const std::string piece = input.substr(place, length);
+    std::string many;
+    for (std::size_t left = count(); left > 0 && many.size() < kMaxBytes; --left) many += piece;
+    input.insert(place, many);
+  }
+  /// What stands where a binary format counts, sizes or points.
+  void overwrite_integer(std::string& input, std::size_t place) {
+    constexpr std::uint64_t kHard[] = {0,          1,          0x7f,       0xffff,     0x7fffffff,
+                                       0xffffffff, 1ULL << 24, 1ULL << 40, ~0ULL >> 1, ~0ULL};
+    const std::uint64_t value = kHard[below(std::size(kHard))];
+    const std::size_t bytes = std::min(std::size_t{1} << below(4), input.size() - place);
+    for (std::size_t i = 0; i < bytes; ++i) input[place + i] = static_cast<char>(value >> (8 * i));
+  }
+  /// Brackets around a piece, or only before it.
+  void nest(std::string& input, std::size_t place) {
+    constexpr std::string_view kBrackets[] = {"[", "{\"a\":", "(", "]}", "\x12\x0a", "}("};
+    const std::string_view opening = kBrackets[below(std::size(kBrackets))];
+    const std::size_t levels = count();
+    if (opening == "[" && below(2) == 0)
+      input.insert(place + below(input.size() - place + 1), std::string(levels, ']'));
+    std::string many;
+    for (std::size_t i = 0; i < levels && many.size() < kMaxBytes; ++i) many += opening;
+    input.insert(place, many);
   }
 
   const std::vector<std::string>& corpus_;
