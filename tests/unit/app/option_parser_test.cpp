@@ -124,7 +124,8 @@ TEST(OptionParser, FaultsNameOptionPlaceAndValue) {
         parse({"--config", folder.file("none.ini")});
       },
       "none.ini");
-  expect_error<UsageError>([] { parse({"--tensors"}); }, "--tensors is not an option of run, but of inspect");
+  expect_error<UsageError>([] { parse({"--tensors"}); },
+                           "--tensors is not an option of run, but of inspect");
 }
 
 TEST(OptionParser, VariablesThatNobodyKnowsAreFaults) {
