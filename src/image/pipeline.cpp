@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "caravan/core/error.h"
-#include "prepared_cache.h"
 #include "vips_image.h"
 
 namespace caravan::image {
@@ -65,11 +64,7 @@ class ImagePipeline::State {
  public:
   State(std::vector<ImageSource> sources, const DecodeLimits& limits, const TilingConfig& tiling,
         const PipelineOptions& options)
-      : sources_(std::move(sources)),
-        limits_(limits),
-        tiling_(tiling),
-        options_(options),
-        cache_(options.cache_bytes) {
+      : sources_(std::move(sources)), limits_(limits), tiling_(tiling), options_(options) {
     try {
       for (int i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error& error) {
@@ -234,14 +229,12 @@ class ImagePipeline::State {
     in_work_.erase(hash);
   }
 
-  /// One that is in the cache or that somebody still holds.
+  /// One that somebody still holds.
   ImagePointer find(const std::string& hash) {
-    if (ImagePointer cached = cache_.find(hash)) return cached;
     const auto found = in_use_.find(hash);
     return found == in_use_.end() ? nullptr : found->second.lock();
   }
   void keep(const ImagePointer& image) {
-    cache_.insert(image);
     if (in_use_.size() >= most_in_use_) {
       std::erase_if(in_use_, [](const auto& entry) { return entry.second.expired(); });
       most_in_use_ = 2 * in_use_.size() + kFewImages;
@@ -318,7 +311,6 @@ class ImagePipeline::State {
   std::deque<Ticket> waiting_;
   std::unordered_map<std::string, std::vector<Ticket>> in_work_;  // by content hash
   std::unordered_map<const PreparedImage*, std::int64_t> holders_;
-  PreparedCache cache_;
   std::unordered_map<std::string, std::weak_ptr<const PreparedImage>> in_use_;  // by content hash
   std::size_t most_in_use_ = kFewImages;  // entries before those of gone images are dropped
   std::int64_t ahead_bytes_ = 0;
@@ -330,13 +322,12 @@ class ImagePipeline::State {
 ImagePipeline::ImagePipeline(std::vector<ImageSource> sources, const DecodeLimits& limits,
                              const TilingConfig& tiling, const PipelineOptions& options) {
   check(tiling);
-  CARAVAN_CHECK(options.num_threads >= 1 && options.max_ahead_bytes >= 0 &&
-                    options.cache_bytes >= 0 && options.max_decode_bytes >= 0,
-                ConfigError,
-                "images need at least 1 thread and no negative limits: {} threads, {} bytes "
-                "ahead, {} in the cache, {} in decoding",
-                options.num_threads, options.max_ahead_bytes, options.cache_bytes,
-                options.max_decode_bytes);
+  CARAVAN_CHECK(
+      options.num_threads >= 1 && options.max_ahead_bytes >= 0 && options.max_decode_bytes >= 0,
+      ConfigError,
+      "images need at least 1 thread and no negative limits: {} threads, {} bytes ahead, {} in "
+      "decoding",
+      options.num_threads, options.max_ahead_bytes, options.max_decode_bytes);
   start_vips();
   state_ = std::make_unique<State>(std::move(sources), limits, tiling, options);
 }

@@ -3,7 +3,7 @@
 //
 // An image is submitted, which gives a ticket, and taken by the ticket later, in any order. What is
 // submitted and not taken yet is bounded in bytes. Equal images (by content, whatever their
-// addresses) are decoded once while one of them is in work, held by anybody or in a small cache.
+// addresses) are decoded once while one of them is in work or held by anybody.
 // Leaves out: which images a request has (batch/), what the model makes of them.
 
 #include <cstddef>
@@ -22,13 +22,12 @@ namespace caravan::image {
 struct PipelineOptions {
   int num_threads = 1;
   std::int64_t max_ahead_bytes = std::int64_t{256} << 20;  // submitted and not taken
-  std::int64_t cache_bytes = std::int64_t{64} << 20;       // prepared images kept for others
   std::int64_t max_decode_bytes = std::int64_t{1} << 30;   // in all threads while they decode
 };
 
 /// A prepared image, or why there is none. Others may hold the same image: it never changes.
 struct ImageOutcome {
-  std::shared_ptr<const PreparedImage> image;  // shared with the cache and with equal images
+  std::shared_ptr<const PreparedImage> image;  // shared with equal images
   std::string error;                           // for the record that names the image, if no image
   std::string content_hash;                    // empty if the bytes could not be read
 };
@@ -37,7 +36,7 @@ struct ImageOutcome {
 struct PipelineCounts {
   std::int64_t submitted = 0;
   std::int64_t decoded = 0;  // also those that failed while they were decoded
-  std::int64_t shared = 0;   // found in the cache, in use or in work
+  std::int64_t shared = 0;   // found in use or in work
   std::int64_t failed = 0;
 };
 

@@ -107,9 +107,7 @@ TEST(ImagePipeline, ThrowsWhatIsNoFaultOfTheImage) {
 }
 
 TEST(ImagePipeline, FindsImagesThatAreStillHeld) {
-  PipelineOptions options;
-  options.cache_bytes = 0;
-  ImagePipeline pipeline = make_pipeline(options);
+  ImagePipeline pipeline = make_pipeline();
   ImageOutcome held = pipeline.take(pipeline.submit("rgb.png"));
   EXPECT_EQ(pipeline.take(pipeline.submit("./rgb.png")).image.get(), held.image.get());
   EXPECT_EQ(pipeline.counts().decoded, 1);
@@ -138,25 +136,6 @@ TEST(ImagePipeline, DecodesEqualImagesOnce) {
   EXPECT_EQ(pipeline.counts().submitted, 60);
 }
 
-/// How many of these were decoded, one after the other, with room in the cache for some tiles.
-std::int64_t decoded_with_cache(std::int64_t num_tiles, const std::vector<std::string>& names) {
-  PipelineOptions options;
-  options.cache_bytes = num_tiles * (kTileBytes + 64);
-  ImagePipeline pipeline = make_pipeline(options);
-  for (const std::string& name : names) EXPECT_TRUE(pipeline.take(pipeline.submit(name)).image);
-  return pipeline.counts().decoded;
-}
-
-TEST(ImagePipeline, CacheForgetsTheLongestUnused) {
-  const std::string a = "one_pixel.png";  // one tile each
-  const std::string b = "tall.png";       // four tiles
-  EXPECT_EQ(decoded_with_cache(0, {a, a, a}), 3);
-  EXPECT_EQ(decoded_with_cache(1, {a, a, b, a}), 2);  // the larger one is not kept
-  EXPECT_EQ(decoded_with_cache(4, {a, b, a, b}), 4);
-  EXPECT_EQ(decoded_with_cache(5, {a, b, a, b}), 2);
-  EXPECT_EQ(decoded_with_cache(8, {b, a, "wide.png", a, b}), 4);  // wide: four tiles; b is out
-}
-
 TEST(ImagePipeline, RefusesMoreThanItsBoundAhead) {
   PipelineOptions options;
   options.max_ahead_bytes = 3 * 4 * kTileBytes;
@@ -183,7 +162,6 @@ TEST(ImagePipeline, AcceptsOneImageHoweverSmallItsBounds) {
   PipelineOptions options = with_threads(3);
   options.max_ahead_bytes = 0;
   options.max_decode_bytes = 0;
-  options.cache_bytes = 0;
   ImagePipeline pipeline = make_pipeline(options);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(pipeline.take(pipeline.submit("rgb.png")).image);
 }
@@ -231,9 +209,7 @@ TEST(ImagePipeline, EndsWithImagesWaitingAndInWork) {
 }
 
 TEST(ImagePipeline, KeepsNoBytesOverManyImages) {
-  PipelineOptions options = with_threads(2);
-  options.cache_bytes = 0;
-  ImagePipeline pipeline = make_pipeline(options);
+  ImagePipeline pipeline = make_pipeline(with_threads(2));
   std::atomic<int> prepared = 0;
   std::vector<std::thread> users;
   for (int user = 0; user < 3; ++user) {
@@ -252,8 +228,8 @@ TEST(ImagePipeline, KeepsNoBytesOverManyImages) {
 TEST(ImagePipeline, RefusesOptionsThatCannotBe) {
   test::expect_error<ConfigError>([] { make_pipeline(with_threads(0)); }, "0 threads");
   PipelineOptions negative;
-  negative.cache_bytes = -1;
-  test::expect_error<ConfigError>([&] { make_pipeline(negative); }, "-1 in the cache");
+  negative.max_decode_bytes = -1;
+  test::expect_error<ConfigError>([&] { make_pipeline(negative); }, "-1 in decoding");
 }
 
 }  // namespace
