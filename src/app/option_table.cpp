@@ -110,9 +110,9 @@ void add_input_output(Table& table) {
   table.add(number_option<std::int64_t>(
       {"max-image-pixels", "N", "an image with more is a fault of its record"},
       &JobOptions::max_image_pixels, {1, std::int64_t{1} << 32}));
-  table.add(number_option<std::int64_t>(
-      {"max-image-bytes", "N", "likewise of its file, or of its data: URI when decoded"},
-      &JobOptions::max_image_bytes, {1, std::int64_t{1} << 40}));
+  table.add(bytes_option(
+      {"max-image-bytes", "BYTES", "likewise of its file (8M), or of its data: URI when decoded"},
+      &JobOptions::max_image_bytes));
   table.add(number_option<std::int64_t>({"max-images", "N",
                                          "a record with more images is faulty; the largest one's "
                                          "are all held by the first rank while it runs"},

@@ -23,8 +23,9 @@ std::int64_t parse_bytes(const std::string& text) {
     const std::string name(1, letter);
     if (unit == name || unit == name + "iB" || unit == name + "B") factor = std::pow(1024.0, power);
   }
-  CARAVAN_CHECK(fault == std::errc{} && factor > 0 && number > 0 && number * factor < 9e15,
-                UsageError, "expected bytes such as 500M, 8G or 16 GiB, found \"{}\"", text);
+  CARAVAN_CHECK(
+      fault == std::errc{} && factor > 0 && number * factor >= 1 && number * factor < 9e15,
+      UsageError, "expected bytes such as 500M, 8G or 16 GiB, found \"{}\"", text);
   return static_cast<std::int64_t>(number * factor);
 }
 
@@ -104,6 +105,17 @@ Option bytes_option(Described described, std::optional<std::int64_t> JobOptions:
   };
   option.get = [member](const JobOptions& job) {
     return OptionValues{job.*member ? std::to_string(*(job.*member)) : "auto"};
+  };
+  return option;
+}
+
+Option bytes_option(Described described, std::int64_t JobOptions::*member) {
+  Option option = make_option(std::move(described), OptionKind::kValue);
+  option.set = [member](JobOptions& job, const std::string& text) {
+    job.*member = parse_bytes(text);
+  };
+  option.get = [member](const JobOptions& job) {
+    return OptionValues{std::to_string(job.*member)};
   };
   return option;
 }

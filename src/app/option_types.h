@@ -35,6 +35,8 @@ Option list_option(Described described, std::vector<std::string> JobOptions::*me
 Option flag_option(Described described, bool JobOptions::*member);
 /// Bytes with an optional binary unit ("8G", "512 MiB"), or "auto" for unset.
 Option bytes_option(Described described, std::optional<std::int64_t> JobOptions::*member);
+/// The same without "auto".
+Option bytes_option(Described described, std::int64_t JobOptions::*member);
 
 /// @throws UsageError unless `text` is a number in [low, high] and nothing else.
 template <typename Number>
