@@ -133,13 +133,15 @@ ImageBlocks ImageCatalog::blocks_of(const Record& record, std::span<const ImageF
   ImageBlocks blocks;
   std::set<ImageKey> in_record;
   std::size_t next = 0;
-  for (const text::ChatMessage& message : record.messages) {
+  std::vector<std::span<const std::size_t>> texts = {record.image_offsets};
+  for (const text::ChatMessage& message : record.messages) texts.push_back(message.image_offsets);
+  for (const std::span<const std::size_t> offsets : texts) {
     std::set<ImageKey> in_group;
     std::size_t group_image = next;
     std::int64_t group = 0;
     std::int64_t seen = 0;
-    for (std::size_t i = 0; i < message.image_offsets.size(); ++i, ++next) {
-      if (i > 0 && message.image_offsets[i] != message.image_offsets[i - 1]) {
+    for (std::size_t i = 0; i < offsets.size(); ++i, ++next) {
+      if (i > 0 && offsets[i] != offsets[i - 1]) {
         in_group.clear();
         group_image = next;
         group = seen = 0;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "caravan/batch/request_parser.h"
 #include "caravan/text/utf8.h"
 #include "record_faults.h"
@@ -30,12 +32,6 @@ RecordFaults plain_faults(const PlainPrompt& prompt, const ParserOptions& option
                 fmt::format("model {} has no vision: the prompt has an image", options.model_name),
                 "image"});
   }
-  if (!prompt.images.empty() && prompt.endpoint == Endpoint::kCompletion) {
-    faults.add({400, "unsupported_parameter",
-                "completions are text only: images need a chat (--endpoint chat, and a "
-                "--chat-format)",
-                "image"});
-  }
   if (std::ssize(prompt.images) > options.max_images) {
     faults.add({400, "too_many_images",
                 fmt::format("the prompt has {} images, but a record may have {} (--max-images)",
@@ -53,6 +49,7 @@ ParsedRecord RequestParser::parse_plain(const PlainPrompt& prompt) const {
   Record record;
   record.custom_id = prompt.custom_id;
   record.endpoint = prompt.endpoint;
+  for (const std::string& image : prompt.images) record.images.push_back({image, "image"});
   record.sampling = default_sampling(options_.defaults);
   record.sampling.seed = record_seed(options_.defaults.seed, prompt.custom_id);
   record.max_tokens = options_.defaults.max_tokens;
@@ -60,10 +57,19 @@ ParsedRecord RequestParser::parse_plain(const PlainPrompt& prompt) const {
     if (!prompt.system.empty()) record.messages.push_back({"system", prompt.system});
     record.messages.push_back({"user", prompt.text});
     record.messages.back().image_offsets.assign(prompt.images.size(), 0);
-    for (const std::string& image : prompt.images) record.images.push_back({image, "image"});
     record.chat_options.date = options_.defaults.date;
   } else {
-    record.prompts.emplace_back(prompt.text);
+    std::string text = prompt.text;
+    if (!prompt.images.empty()) record.image_offsets = take_image_marks(text);
+    if (record.image_offsets.empty()) record.image_offsets.assign(prompt.images.size(), 0);
+    if (record.image_offsets.size() != prompt.images.size()) {
+      return RecordFault{
+          400, "invalid_value",
+          fmt::format("the prompt has {} places for images ({}) and {} images",
+                      record.image_offsets.size(), kImageMarker, prompt.images.size()),
+          "image"};
+    }
+    record.prompts.emplace_back(std::move(text));
     if (!record.max_tokens) record.max_tokens = kDefaultCompletionTokens;
   }
   std::string content = prompt.system + '\0' + prompt.text;

@@ -108,14 +108,15 @@ PromptBuilder::Sizes PromptBuilder::sizes(const Record& record) const {
     }
     return sizes;
   }
+  const std::int64_t images = size_of(record.images.size());
   for (const CompletionPrompt& prompt : record.prompts) {
     if (const auto* text = std::get_if<std::string>(&prompt)) {
       const auto bytes = size_of(text->size());
       if (keeps_all_text_) sizes.least = std::max(sizes.least, bytes / longest_token);
       // The start token, and a space before the text or before each of its segments.
-      sizes.most = std::max(sizes.most, bytes + 2 + (spaces_within_text_ ? bytes : 0));
+      sizes.most = std::max(sizes.most, bytes + 2 + images + (spaces_within_text_ ? bytes : 0));
     } else {
-      const auto count = size_of(std::get<std::vector<std::int32_t>>(prompt).size());
+      const auto count = size_of(std::get<std::vector<std::int32_t>>(prompt).size()) + images;
       sizes.least = std::max(sizes.least, count);
       sizes.most = std::max(sizes.most, count);
     }
@@ -152,6 +153,7 @@ std::optional<RecordFault> PromptBuilder::early_fault(const Record& record,
 }
 
 bool PromptBuilder::may_be_empty(const Record& record) const {
+  if (!record.images.empty()) return false;
   return std::any_of(record.prompts.begin(), record.prompts.end(), [&](const auto& prompt) {
     const auto* text = std::get_if<std::string>(&prompt);
     if (text == nullptr) return std::get<std::vector<std::int32_t>>(prompt).empty();
@@ -161,12 +163,50 @@ bool PromptBuilder::may_be_empty(const Record& record) const {
 
 std::vector<std::int32_t> PromptBuilder::completion_ids(const Record& record,
                                                         const CompletionPrompt& prompt) const {
-  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) return *ids;
-  std::vector<std::int32_t> ids;
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) {
+    std::vector<std::int32_t> shown = *ids;
+    for (std::size_t i = 0; i < record.image_offsets.size(); ++i) {
+      // Those before it are there already.
+      shown.insert(shown.begin() + size_of(record.image_offsets[i] + i), *chat_format_->image_id());
+    }
+    return shown;
+  }
+  return text_ids(record, std::get<std::string>(prompt));
+}
+
+std::vector<std::int32_t> PromptBuilder::text_ids(const Record& record,
+                                                  std::string_view text) const {
   const auto& spec = tokenizer_->spec();
-  if (record.add_special_tokens && spec.add_bos && spec.bos_id) ids.push_back(*spec.bos_id);
-  const auto text_ids = tokenizer_->encode(std::get<std::string>(prompt));
-  ids.insert(ids.end(), text_ids.begin(), text_ids.end());
+  const std::vector<std::size_t>& offsets = record.image_offsets;
+  std::vector<std::int32_t> ids;
+  std::size_t image = 0;
+  std::size_t done = 0;  // bytes
+  bool add_bos = record.add_special_tokens && spec.add_bos && spec.bos_id;
+  // Prompts with images are also written with the start token, which then stands where it is
+  // written: the processor of Hugging Face has images in front of it.
+  const std::string_view bos =
+      !offsets.empty() && spec.bos_id ? tokenizer_->token_bytes(*spec.bos_id, true) : "";
+  const auto first_behind =
+      std::find_if(offsets.begin(), offsets.end(), [](std::size_t offset) { return offset > 0; });
+  const bool starts_whole = first_behind == offsets.end() || *first_behind >= bos.size();
+  if (!bos.empty() && text.starts_with(bos) && starts_whole) {
+    image = static_cast<std::size_t>(first_behind - offsets.begin());
+    ids.assign(image, *chat_format_->image_id());
+    done = bos.size();
+    add_bos = true;
+  }
+  if (add_bos) ids.push_back(*spec.bos_id);
+  const auto add_text = [&](std::size_t end) {
+    if (end == done && !offsets.empty()) return;
+    const auto part = tokenizer_->encode(text.substr(done, end - done));
+    ids.insert(ids.end(), part.begin(), part.end());
+    done = end;
+  };
+  for (; image < offsets.size(); ++image) {
+    add_text(offsets[image]);
+    ids.push_back(*chat_format_->image_id());
+  }
+  add_text(text.size());
   return ids;
 }
 

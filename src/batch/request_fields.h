@@ -42,6 +42,16 @@ std::vector<text::ChatToolCall> parse_tool_calls(JsonFields& message, OrderedBod
 /// a fault.
 void parse_template_arguments(JsonFields& body, text::ChatOptions& options);
 
+/// The model's own text for an image in raw prompts.
+inline constexpr std::string_view kImageMarker = "<|image|>";
+
+/// vLLM's `multi_modal_data` of a raw prompt: its images, whose places the prompt marks.
+/// @pre record.prompts are parsed. @throws Refused unless there is one mark for each image.
+void parse_completion_images(JsonFields& body, const ParserOptions& options, Record& record);
+
+/// Takes the marks out of a text: offsets of the images in the rest.
+std::vector<std::size_t> take_image_marks(std::string& text);
+
 /// Sampling fields that both endpoints share, over the defaults.
 engine::SamplingParams parse_sampling(JsonFields& body, const ParserOptions& options);
 /// The sampling of a request that says nothing.

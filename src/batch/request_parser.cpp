@@ -171,7 +171,12 @@ std::vector<CompletionPrompt> parse_prompts(JsonFields& body, std::int64_t vocab
 }
 
 void parse_completion_body(JsonFields& body, const ParserOptions& options, Record& record) {
-  body.faults().attempt([&] { record.prompts = parse_prompts(body, options.vocab_size); });
+  body.faults().attempt([&] {
+    // With images, the first id behind the vocabulary is one.
+    const bool has_images = options.reads_images && body.find("multi_modal_data") != nullptr;
+    record.prompts = parse_prompts(body, options.vocab_size + (has_images ? 1 : 0));
+    if (!body.faults().concern(body.path("prompt"))) parse_completion_images(body, options, record);
+  });
   record.add_special_tokens = body.boolean("add_special_tokens").value_or(true);
   record.output.echo = body.boolean("echo").value_or(false);
   const auto logprobs = body.integer("logprobs", 0, kMaxTopLogprobs);

@@ -9,6 +9,7 @@
 #include "caravan/text/detokenizer.h"
 #include "json_text.h"
 #include "logprob_text.h"
+#include "request_fields.h"
 
 namespace caravan::batch {
 namespace {
@@ -78,7 +79,12 @@ struct BodyWriter {
   std::string echoed_text(std::size_t index, const TokenizedPrompt& prompt) const {
     if (!record.output.echo) return {};
     const CompletionPrompt& source = record.prompts[index];
-    if (const auto* text = std::get_if<std::string>(&source)) return *text;
+    if (const auto* text = std::get_if<std::string>(&source)) {
+      std::string marked = *text;
+      for (std::size_t i = record.image_offsets.size(); i-- > 0;)
+        marked.insert(record.image_offsets[i], kImageMarker);
+      return marked;
+    }
     text::Detokenizer detokenizer(tokenizer, record.sampling.show_special,
                                   text::DecodedText::kBegins);
     std::string decoded;

@@ -221,16 +221,20 @@ void check_unsupported(JsonFields& body, Endpoint endpoint) {
       if (body.boolean(name).value_or(false))
         note_unsupported(body, name, "is not supported for chat");
     }
+    if (asks_for_something(body.find("multi_modal_data"))) {
+      note_unsupported(body, "multi_modal_data",
+                       "is of raw prompts alone: images of a chat are image_url parts");
+    }
   } else {
     for (const char* name : {"tools", "chat_template_kwargs"}) {
       if (asks_for_something(body.find(name)))
         note_unsupported(body, name, "is not supported for completions");
     }
-    for (const char* name : {"image", "images", "image_url", "multi_modal_data"}) {
+    for (const char* name : {"image", "images", "image_url"}) {
       if (asks_for_something(body.find(name))) {
         note_unsupported(body, name,
-                         "is not possible: /v1/completions is text only; send images as image_url "
-                         "parts to /v1/chat/completions");
+                         "is no field of completions: images of a raw prompt are "
+                         "multi_modal_data.image, those of a chat image_url parts");
       }
     }
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Reading of base64 in test data.
+// Base64 in test data.
 
 #include <cstdint>
 #include <cstring>
@@ -23,6 +23,21 @@ inline std::string base64_decode(const std::string& text) {
     if (++count % 4 != 1) bytes += static_cast<char>(bits >> ((3 - (count - 1) % 4) * 2));
   }
   return bytes;
+}
+
+inline std::string base64_encode(const std::string& bytes) {
+  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](std::size_t k) -> std::uint32_t {
+      return k < bytes.size() ? static_cast<unsigned char>(bytes[k]) : 0;
+    };
+    const std::uint32_t bits = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
+    for (std::size_t k = 0; k < 4; ++k) {
+      text += i + k > bytes.size() ? '=' : digits[bits >> (18 - 6 * k) & 63];
+    }
+  }
+  return text;
 }
 
 /// Little-endian float32 values.

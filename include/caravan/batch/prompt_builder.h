@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -49,6 +50,7 @@ class PromptBuilder {
   bool may_be_empty(const Record& record) const;
   std::vector<std::int32_t> completion_ids(const Record& record,
                                            const CompletionPrompt& prompt) const;
+  std::vector<std::int32_t> text_ids(const Record& record, std::string_view text) const;
 
   const text::Tokenizer* tokenizer_;
   const text::ChatFormat* chat_format_;

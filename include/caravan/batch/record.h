@@ -43,7 +43,7 @@ struct OutputOptions {
   std::optional<std::int64_t> prompt_logprobs;  // alternatives in vLLM's `prompt_logprobs` list
 };
 
-/// An image that a chat shows.
+/// An image that a prompt shows.
 struct RecordImage {
   std::string url;    // data: URI or path, as the request has it
   std::string param;  // its field: "messages.0.content.1.image_url"
@@ -54,9 +54,11 @@ struct Record {
   Endpoint endpoint = Endpoint::kChat;
   std::vector<text::ChatMessage> messages;  // kChat
   text::ChatOptions chat_options;           // kChat
-  std::vector<RecordImage> images;          // kChat: of all messages, in order
+  std::vector<RecordImage> images;          // of all messages or of the one prompt, in order
   std::size_t image_source = 0;             // of ImageCatalog, where they come from
-  std::vector<CompletionPrompt> prompts;    // kCompletion, at least one
+  std::vector<CompletionPrompt> prompts;    // kCompletion, at least one; with images exactly one
+  /// kCompletion: an image stands before this byte or token id of the prompt, for each in order.
+  std::vector<std::size_t> image_offsets;
   bool add_special_tokens = true;  // kCompletion: texts start with BOS where the model has one
   /// Everything but max_tokens, which depends on the prompt's length where the record gives none.
   engine::SamplingParams sampling;

@@ -4,177 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
 
-#include "system/program/program_rig.h"
+#include "system/program/vision_rig.h"
 
 namespace caravan::test {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-const std::string kVision = std::string(CARAVAN_TEST_DATA) + "/vision/tiny-a";
-constexpr std::int64_t kTile = 56;
-constexpr double kLeastGap = 1e-3;  // of the two best logits: below, either may win
-
-/// Bytes of a uint8 tensor.
-std::string byte_tensor(const std::string& path, const std::string& name) {
-  const std::string file = read_whole(path);
-  std::uint64_t header = 0;
-  std::memcpy(&header, file.data(), sizeof(header));
-  const json about = json::parse(file.substr(8, header)).at(name);
-  const std::uint64_t begin = about.at("data_offsets").at(0);
-  const std::uint64_t end = about.at("data_offsets").at(1);
-  return file.substr(8 + header + begin, end - begin);
-}
-
-/// 24-bit BMP of the canvas that was cut into `tiles`: it is cut into the same tiles again.
-std::string bmp_of_tiles(const std::string& tiles, std::int64_t down, std::int64_t across) {
-  const std::int64_t width = across * kTile;
-  const std::int64_t height = down * kTile;
-  std::string file = "BM";
-  const auto add = [&file](std::int64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) file += static_cast<char>(value >> (8 * i));
-  };
-  for (const std::int64_t value : {54 + 3 * width * height, std::int64_t{0}, std::int64_t{54},
-                                   std::int64_t{40}, width, height}) {
-    add(value, 4);
-  }
-  add(1, 2);
-  add(24, 2);
-  for (int i = 0; i < 6; ++i) add(0, 4);
-  for (std::int64_t y = height - 1; y >= 0; --y) {  // rows of 168 bytes and more: no padding
-    for (std::int64_t x = 0; x < width; ++x) {
-      const std::int64_t tile = y / kTile * across + x / kTile;
-      for (std::int64_t channel = 2; channel >= 0; --channel) {
-        const std::int64_t plane = tile * 3 + channel;
-        file += tiles[static_cast<std::size_t>((plane * kTile + y % kTile) * kTile + x % kTile)];
-      }
-    }
-  }
-  return file;
-}
-
-std::string base64(const std::string& bytes) {
-  const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const auto byte = [&](std::size_t k) -> std::uint32_t {
-      return k < bytes.size() ? static_cast<unsigned char>(bytes[k]) : 0;
-    };
-    const std::uint32_t bits = byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2);
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += i + k > bytes.size() ? '=' : digits[bits >> (18 - 6 * k) & 63];
-    }
-  }
-  return text;
-}
-
-json image_part(const std::string& url) {
-  return {{"type", "image_url"}, {"image_url", {{"url", url}}}};
-}
-
-class VisionTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    shared_ = new TemporaryFolder();
-    const ProcessResult result =
-        caravan({"convert", std::string(CARAVAN_TEST_DATA) + "/checkpoints/tiny-vision", model()});
-    ASSERT_EQ(result.code, 0) << result.err;
-  }
-  static void TearDownTestSuite() {
-    delete shared_;
-    shared_ = nullptr;
-  }
-  static std::string model() { return shared_->file("model.h5"); }
-
-  void SetUp() override {
-    for (const auto& entry : fs::directory_iterator(kVision)) {
-      if (entry.path().extension() != ".json") continue;
-      const json expected = json::parse(read_whole(entry.path()));
-      if (expected.contains("messages")) add(expected);
-    }
-    ASSERT_GE(expected_.size(), 7U);
-  }
-
-  /// Writes the pictures of a request of the reference, and keeps its line.
-  void add(const json& expected) {
-    const std::string id = expected.at("id");
-    json messages = expected.at("messages");
-    std::size_t image = 0;
-    for (json& message : messages) {
-      for (json& part : message.at("content")) {
-        if (part.at("type") != "image") continue;
-        const json& grid = expected.at("images").at(image).at("grid_hw");
-        const std::string name = id + "-" + std::to_string(image) + ".bmp";
-        folder_.write(name, bmp_of_tiles(byte_tensor(kVision + "/" + id + ".safetensors",
-                                                     "image" + std::to_string(image) + ".tiles_u8"),
-                                         grid.at(0), grid.at(1)));
-        part = image_part(name);
-        ++image;
-      }
-    }
-    num_images_ += image;
-    lines_[id] = line(id, messages);
-    expected_[id] = expected;
-  }
-  static std::string line(const std::string& id, const json& messages, int max_tokens = 32) {
-    const json body = {{"messages", messages},
-                       {"temperature", 0},
-                       {"max_tokens", max_tokens},
-                       {"ignore_eos", true},
-                       {"return_token_ids", true}};
-    return json{{"custom_id", id}, {"url", "/v1/chat/completions"}, {"body", body}}.dump() + "\n";
-  }
-  /// A record that shows one image.
-  static std::string one_image(const std::string& id, const std::string& url) {
-    return line(id, {{{"role", "user"}, {"content", {image_part(url)}}}}, 4);
-  }
-  std::string all_lines() const {
-    std::string text;
-    for (const auto& [id, line] : lines_) text += line;
-    return text;
-  }
-  Arguments run(const std::string& output, const Arguments& more = {}) const {
-    Arguments arguments = {
-        "run",      "--model",           model(), "--input", folder_.file("p.jsonl"),
-        "--output", folder_.file(output)};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-  /// Output lines by custom_id.
-  std::map<std::string, json> answers(const std::string& output) const {
-    std::map<std::string, json> found;
-    for (json& line : read_lines(folder_.file(output))) found[line.at("custom_id")] = line;
-    return found;
-  }
-  void expect_reference(const json& answer) const {
-    const json& expected = expected_.at(answer.at("custom_id"));
-    SCOPED_TRACE(expected.at("id").get<std::string>());
-    const json& body = answer.at("response").at("body");
-    EXPECT_EQ(body.at("prompt_token_ids"), expected.at("prompt_token_ids"));
-    EXPECT_EQ(body.at("usage").at("prompt_tokens"), expected.at("prompt_token_ids").size());
-    const json& ids = body.at("choices").at(0).at("token_ids");
-    ASSERT_EQ(ids.size(), 32U);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const json& best = expected.at("top2").at(i);
-      if (best.at(2).get<double>() - best.at(3).get<double>() < kLeastGap) break;
-      ASSERT_EQ(ids.at(i), expected.at("greedy_token_ids").at(i)) << "token " << i;
-    }
-  }
-
-  TemporaryFolder folder_;
-  std::map<std::string, std::string> lines_;  // by id
-  std::map<std::string, json> expected_;
-  std::size_t num_images_ = 0;
-
- private:
-  static inline TemporaryFolder* shared_ = nullptr;
-};
 
 TEST_F(VisionTest, AnswersAsTheReferenceHoweverItIsRun) {
   folder_.write("p.jsonl", all_lines());
@@ -248,7 +88,7 @@ TEST_F(VisionTest, SameImageByAnyAddressSameAnswer) {
   int number = 0;
   for (const std::string& url :
        {name, "./" + name, folder_.file(name), "file://" + folder_.file(name),
-        std::string("copy.any"), "data:image/png;base64," + base64(bytes)}) {
+        std::string("copy.any"), "data:image/png;base64," + base64_encode(bytes)}) {
     lines += one_image("r" + std::to_string(number++), url);
   }
   folder_.write("p.jsonl", lines);

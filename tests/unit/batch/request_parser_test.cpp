@@ -467,8 +467,16 @@ TEST(RequestParser, NamesFaultsOfImageParts) {
       {parts_line(R"({"type":"input_image","image_url":"x"})"), "invalid_value", path + ".type"},
       {parts_line(R"({"type":"image_url","image_url":"x"})", "assistant"), "invalid_value", path},
       {parts_line(R"({"type":"image_url","image_url":"x"})", "system"), "invalid_value", path},
-      {completion_line("a", R"("x")", R"(,"multi_modal_data":{"image":"x"})"),
-       "unsupported_parameter", "multi_modal_data"},
+      {completion_line("a", R"("x")", R"(,"multi_modal_data":{"image":"x"})"), "invalid_value",
+       "prompt"},
+      {completion_line("a", R"("x")", R"(,"multi_modal_data":{"video":"x"})"), "missing_field",
+       "multi_modal_data.image"},
+      {completion_line("a", R"("<|image|>")", R"(,"multi_modal_data":{"image":"x","audio":"y"})"),
+       "unsupported_parameter", "multi_modal_data.audio"},
+      {completion_line("a", R"("<|image|>")", R"(,"multi_modal_data":{"image":[7]})"),
+       "invalid_type", "multi_modal_data.image.0"},
+      {completion_line("a", R"("<|image|>")", R"(,"multi_modal_data":"x")"), "invalid_type",
+       "multi_modal_data"},
       {completion_line("a", R"("x")", R"(,"images":["x"])"), "unsupported_parameter", "images"},
   };
   for (const auto& [line, code, param] : cases) {
@@ -519,9 +527,18 @@ TEST(RequestParser, PlainPromptsShowImagesFirst) {
   const auto other =
       std::get<Record>(parser.parse_plain({"t:1", Endpoint::kChat, "", "Hi", {"a.png", "c"}}));
   EXPECT_NE(record.content_hash, other.content_hash);
-  const auto raw = std::get<RecordFault>(
-      parser.parse_plain({"t:1", Endpoint::kCompletion, "", "Hi", {"a.png"}}));
-  EXPECT_NE(raw.message.find("completions are text only"), std::string::npos);
+  const auto raw = std::get<Record>(
+      parser.parse_plain({"t:1", Endpoint::kCompletion, "", "Hi", {"a.png", "b"}}));
+  EXPECT_EQ(raw.image_offsets, (std::vector<std::size_t>{0, 0}));
+  // Unless the text has places for them.
+  const auto marked = std::get<Record>(parser.parse_plain(
+      {"t:1", Endpoint::kCompletion, "", "Hi <|image|>there<|image|>", {"a.png", "b"}}));
+  EXPECT_EQ(marked.image_offsets, (std::vector<std::size_t>{3, 8}));
+  EXPECT_EQ(std::get<std::string>(marked.prompts.front()), "Hi there");
+  const auto mismatch = std::get<RecordFault>(
+      parser.parse_plain({"t:1", Endpoint::kCompletion, "", "<|image|>", {"a.png", "b"}}));
+  EXPECT_NE(mismatch.message.find("1 places for images (<|image|>) and 2 images"),
+            std::string::npos);
   const auto text_model = std::get<RecordFault>(
       RequestParser(parser_options()).parse_plain({"t:1", Endpoint::kChat, "", "Hi", {"a.png"}}));
   EXPECT_EQ(text_model.message, "model tiny has no vision: the prompt has an image");
