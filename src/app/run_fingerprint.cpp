@@ -5,6 +5,7 @@
 #include "caravan/app/option_parser.h"
 #include "caravan/app/prepared_run.h"
 #include "caravan/batch/fingerprint.h"
+#include "caravan/image/decoders.h"
 
 namespace caravan::app {
 
@@ -36,7 +37,11 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   parts["text-per-file"] = options_.text_per_file ? "true" : "false";
   parts["strict-fields"] = options_.strict_fields ? "true" : "false";
   parts["model-name"] = options_.model_name;
-  if (!workload_->images_hash().empty()) parts["images hash"] = workload_->images_hash();
+  if (!workload_->images_hash().empty()) {
+    parts["images hash"] = workload_->images_hash();
+    parts["image decoders"] =
+        fmt::format("{}; probe {}", image::decoder_versions(), image::decoder_probe());
+  }
   if (images_) parts["max-images"] = std::to_string(options_.max_images);
   return parts;
 }

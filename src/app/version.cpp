@@ -6,6 +6,7 @@
 #include "caravan/batch/fingerprint.h"
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/cuda/device.h"
+#include "caravan/image/decoders.h"
 #include "caravan/parallel/mpi_environment.h"
 #include "revision.h"  // made by write_revision.cmake
 
@@ -22,6 +23,7 @@ std::vector<std::pair<std::string, std::string>> version_entries() {
       {"CUDA", describe_cuda(cuda::survey_devices())},
       {"LibTorch", CARAVAN_LIBTORCH_VERSION},
       {"HDF5", CARAVAN_HDF5_VERSION},
+      {"images", image::decoder_versions()},
       {"checkpoint format", std::to_string(checkpoint::kFormatVersion)},
       {"numerics", std::to_string(batch::kNumericsVersion)},
   };

@@ -374,6 +374,7 @@ TEST_F(ErrorsTest, InformationNeedsNothing) {
   EXPECT_EQ(version.code, 0);
   EXPECT_EQ(version.out.substr(0, 8), "caravan ");
   EXPECT_NE(version.out.find("CUDA  "), std::string::npos) << version.out;
+  EXPECT_NE(version.out.find("libvips "), std::string::npos) << version.out;
   EXPECT_EQ(version.err, "");
   EXPECT_NE(caravan({"--help"}).out.find("tokenize"), std::string::npos);
   const std::string help = caravan({"help", "run"}).out;

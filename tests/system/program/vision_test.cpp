@@ -74,6 +74,16 @@ TEST_F(VisionTest, AKilledRunGoesOnWithTheSameBytes) {
     process.signal(SIGKILL);
     process.wait();
   }
+  // Other libraries may decode a JPEG to other pixels: half of the answers must not come from them.
+  std::string other = read_whole(journal);
+  const std::size_t decoders = other.find("\"image decoders\":\"libvips ");
+  ASSERT_LT(decoders, other.find('\n'));
+  other.replace(other.find("; probe ", decoders) + 8, 4, "zzzz");
+  folder_.write("other.jsonl.part", other);
+  const ProcessResult refused = caravan(run("other.jsonl"));
+  EXPECT_EQ(refused.code, 78);
+  EXPECT_NE(refused.err.find("image decoders: the journal has libvips"), std::string::npos)
+      << refused.err;
   const ProcessResult rest = caravan_on(2, run("out.jsonl", {"--image-memory", "48K"}));
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_NE(rest.err.find("continuing"), std::string::npos) << rest.err;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "caravan/image/decoders.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -93,6 +94,15 @@ TEST(Decode, AcceptsBytesBehindTheImage) {
     const RgbImage image = decode_text(picture(name));
     EXPECT_EQ(decode_text(picture(name) + "trailing bytes").pixels, image.pixels) << name;
   }
+}
+
+// The probe throws where one of its pictures cannot be decoded.
+TEST(Decoders, AreNamedWithVersionsAndByWhatTheyDecode) {
+  const std::string versions = decoder_versions();
+  EXPECT_EQ(versions.find("libvips 8."), 0U) << versions;
+  EXPECT_NE(versions.find("libjpeg"), std::string::npos) << versions;
+  EXPECT_EQ(decoder_probe().size(), 16U);
+  EXPECT_EQ(decoder_probe(), decoder_probe());
 }
 
 TEST(ReadHeader, GivesTheSizeThatDecodingGives) {
