@@ -100,9 +100,9 @@ void add_input_output(Table& table) {
                        &JobOptions::prompt))
       .commands = {kRun};
   table
-      .add(list_option({"image", "FILE", "shown before --prompt; may be repeated"},
+      .add(list_option({"image", "FILE", "shown before the prompt; may be repeated"},
                        &JobOptions::images))
-      .commands = {kRun};
+      .commands = {kRun, kTokenize};
   table.add(text_option({"media-root", "FOLDER",
                          "where images of prompts are; nothing outside of it is read (default: the "
                          "folder of each input file)"},

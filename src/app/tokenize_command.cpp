@@ -1,11 +1,18 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <variant>
 
 #include "caravan/app/commands.h"
 #include "caravan/app/model_front.h"
+#include "caravan/batch/prompt_builder.h"
+#include "caravan/batch/request_parser.h"
+#include "caravan/core/log.h"
+#include "caravan/image/image_source.h"
+#include "caravan/image/tiling.h"
 #include "caravan/io/input_file.h"
 #include "caravan/text/detokenizer.h"
 #include "caravan/text/utf8.h"
@@ -99,11 +106,54 @@ std::vector<std::int32_t> plain_ids(const ModelFront& model, const std::string& 
   return ids;
 }
 
+// As `run --prompt TEXT --image FILE` makes them.
+std::vector<std::int32_t> ids_with_images(const JobOptions& options, const ModelFront& model,
+                                          const std::string& text) {
+  constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;  // of the context
+  const batch::RequestParser parser(parser_options(options, model));
+  const batch::PromptBuilder builder(*model.tokenizer, *model.chat_format, kNoLimit);
+  const batch::ParsedRecord parsed =
+      parser.parse_plain({"", options.chat ? batch::Endpoint::kChat : batch::Endpoint::kCompletion,
+                          options.system, text, options.images});
+  const auto* fault = std::get_if<batch::RecordFault>(&parsed);
+  CARAVAN_CHECK(fault == nullptr, InputError, "{}", log::escape_line(fault->message));
+  batch::BuiltPrompts built = builder.build(std::get<batch::Record>(parsed));
+  fault = std::get_if<batch::RecordFault>(&built);
+  CARAVAN_CHECK(fault == nullptr, InputError, "{}", log::escape_line(fault->message));
+  return std::get<std::vector<batch::TokenizedPrompt>>(built).front().ids;
+}
+
+// What the model sees of an image, a line for each.
+std::string describe_images(const JobOptions& options, const model::VisionConfig& vision) {
+  const image::ImageSource source("/", options.max_image_bytes);
+  image::TilingConfig tiling;
+  tiling.tile_size = vision.tile_size;
+  std::string lines;
+  for (const std::string& file : options.images) {
+    const std::string path = std::filesystem::absolute(file).string();
+    try {
+      const image::ImageHeader header =
+          image::read_header(source.read(path), {options.max_image_pixels});
+      const image::TileLayout layout = image::choose_layout(header.width, header.height, tiling);
+      lines += fmt::format(
+          "{}: {} x {} pixels, shown as {} x {} in {} tiles down and {} across: {} image tokens\n",
+          image::describe_source(file), header.width, header.height, layout.resized_width,
+          layout.resized_height, layout.rows, layout.columns,
+          layout.num_tiles() * vision.tile_tokens());
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("--image {}: {}", image::describe_source(file), error.what()));
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 ExitCode tokenize_command(const ParsedOptions& parsed) {
   const JobOptions& options = parsed.options;
   CARAVAN_CHECK(!options.chat || !options.ids, UsageError, "--chat and --ids exclude each other");
+  CARAVAN_CHECK(options.images.empty() || !options.ids, UsageError,
+                "--image and --ids exclude each other");
   const ModelFront model = open_model(options);
   const std::string text = input_text(parsed);
   if (options.ids) {
@@ -113,8 +163,13 @@ ExitCode tokenize_command(const ParsedOptions& parsed) {
   }
   const auto fault = text::find_invalid_utf8(text);
   CARAVAN_CHECK(!fault, InputError, "the text is not valid UTF-8: byte {} is at fault", *fault);
-  const auto ids = options.chat ? chat_ids(options, model, text) : plain_ids(model, text);
-  std::string out = fmt::format("{} tokens\n[{}]\n", ids.size(), fmt::join(ids, ", "));
+  const auto ids = !options.images.empty() ? ids_with_images(options, model, text)
+                   : options.chat          ? chat_ids(options, model, text)
+                                           : plain_ids(model, text);
+  std::string out;
+  if (!options.images.empty())
+    out += describe_images(options, *model.file.description().config.vision);
+  out += fmt::format("{} tokens\n[{}]\n", ids.size(), fmt::join(ids, ", "));
   for (const std::int32_t id : ids) {
     out += fmt::format("{:>8}  {}{}\n", id, shown(model.tokenizer->token_bytes(id, true)),
                        model.tokenizer->is_special(id) ? "  special" : "");
