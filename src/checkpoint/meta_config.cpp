@@ -65,6 +65,16 @@ void read_scaling(const JsonReader& json, MetaParams& params) {
   config.rope_scaling.original_max_positions = 8192;
 }
 
+// Meta's code fixes the sizes of the image encoder. Descriptions of models with other ones say them
+// in an object of their own, under a name for extensions: "x_..._vision".
+std::optional<JsonReader> encoder_sizes(const Json& params, const std::string& where) {
+  for (const auto& [name, value] : params.items()) {
+    if (name.starts_with("x_") && name.ends_with("_vision") && value.is_object())
+      return JsonReader(value, fmt::format("{}, \"{}\"", where, name));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 MetaParams parse_meta_params(const std::string& text, const std::string& where) {
@@ -92,7 +102,7 @@ MetaParams parse_meta_params(const std::string& text, const std::string& where) 
   config.rope_theta = params.rope_theta.value_or(kLlama2Theta);
   config.max_positions = 1;  // until it is known
   read_scaling(json, params);
-  config.vision = read_meta_vision(json, config.num_layers);
+  config.vision = read_meta_vision(json, config.num_layers, encoder_sizes(parsed, where));
   set_vocab_size(config, config.vocab_size);
   if (const auto problems = config.problems(); !problems.empty())
     throw InputError(fmt::format("{}: {}", where, fmt::join(problems, "; ")));

@@ -48,8 +48,8 @@ void take_encoder_sizes(const JsonReader& sizes, model::VisionConfig& vision) {
 
 }  // namespace
 
-std::optional<model::VisionConfig> read_meta_vision(const JsonReader& json,
-                                                    std::int64_t num_layers) {
+std::optional<model::VisionConfig> read_meta_vision(const JsonReader& json, std::int64_t num_layers,
+                                                    const std::optional<JsonReader>& encoder) {
   const auto nested = json.object("vision_model");
   auto tile_size = json.integer("vision_chunk_size");
   if (!tile_size && nested) tile_size = nested->integer("vision_chunk_size");
@@ -70,7 +70,7 @@ std::optional<model::VisionConfig> read_meta_vision(const JsonReader& json,
   vision.num_global_layers = 8;
   vision.saved_layers = {3, 7, 15, 23, 30};
   vision.cross_layers = cross_layers(json, num_layers);
-  if (const auto sizes = json.object("x_tiny_vision")) take_encoder_sizes(*sizes, vision);
+  if (encoder) take_encoder_sizes(*encoder, vision);
   CARAVAN_CHECK(vision.width > 0 && vision.width <= 65536, InputError,
                 "{}: the width of the encoder is {}, expected 1 to 65536", json.where(),
                 vision.width);

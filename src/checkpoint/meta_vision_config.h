@@ -10,11 +10,11 @@
 namespace caravan::checkpoint {
 
 /// Empty for text models. Meta's code fixes the encoder: 32 local and 8 global layers, 16 heads,
-/// patches of 14 pixels; its width shows in the weights and is that of the releases here. A file
-/// with "x_tiny_vision" (small models for tests) has these sizes there.
+/// patches of 14 pixels; its width shows in the weights and is that of the releases here.
 /// @param num_layers  self-attention layers of the decoder
+/// @param encoder     other sizes of the encoder, where the file has an object of them
 /// @throws InputError naming the field that is missing or not supported.
-std::optional<model::VisionConfig> read_meta_vision(const JsonReader& json,
-                                                    std::int64_t num_layers);
+std::optional<model::VisionConfig> read_meta_vision(const JsonReader& json, std::int64_t num_layers,
+                                                    const std::optional<JsonReader>& encoder);
 
 }  // namespace caravan::checkpoint
