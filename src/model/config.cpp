@@ -26,46 +26,84 @@ RopeScalingKind scaling_from_name(const std::string& name) {
       "model description: rope_scaling.kind is \"{}\", expected none, linear or llama3", name));
 }
 
+// The fields of each description with their names, once for reading and writing.
+template <typename Scaling, typename Visit>
+void visit_scaling(Scaling& scaling, const Visit& visit) {
+  visit("factor", scaling.factor);
+  visit("low_freq_factor", scaling.low_freq_factor);
+  visit("high_freq_factor", scaling.high_freq_factor);
+  visit("original_max_positions", scaling.original_max_positions);
+}
+
+template <typename Vision, typename Visit>
+void visit_vision(Vision& vision, const Visit& visit) {
+  visit("tile_size", vision.tile_size);
+  visit("patch_size", vision.patch_size);
+  visit("width", vision.width);
+  visit("num_heads", vision.num_heads);
+  visit("ffn_size", vision.ffn_size);
+  visit("num_local_layers", vision.num_local_layers);
+  visit("num_global_layers", vision.num_global_layers);
+  visit("saved_layers", vision.saved_layers);
+  visit("norm_epsilon", vision.norm_epsilon);
+  visit("cross_layers", vision.cross_layers);
+  visit("image_token_id", vision.image_token_id);
+  visit("extra_embeddings", vision.extra_embeddings);
+}
+
+template <typename Config, typename Visit>
+void visit_text(Config& config, const Visit& visit) {
+  visit("vocab_size", config.vocab_size);
+  visit("hidden_size", config.hidden_size);
+  visit("ffn_size", config.ffn_size);
+  visit("num_layers", config.num_layers);
+  visit("num_heads", config.num_heads);
+  visit("num_kv_heads", config.num_kv_heads);
+  visit("head_dim", config.head_dim);
+  visit("max_positions", config.max_positions);
+  visit("norm_epsilon", config.norm_epsilon);
+  visit("rope_theta", config.rope_theta);
+  visit("rope_divisors", config.rope_divisors);
+  visit("tied_embeddings", config.tied_embeddings);
+  visit("attention_bias", config.attention_bias);
+  visit("mlp_bias", config.mlp_bias);
+}
+
+/// Fields that must all be there.
+class FieldReader {
+ public:
+  explicit FieldReader(const JsonReader& fields) : fields_(fields) {}
+  void operator()(const char* name, std::int64_t& value) const {
+    value = fields_.need_integer(name);
+  }
+  void operator()(const char* name, double& value) const { value = fields_.need_real(name); }
+  void operator()(const char* name, bool& value) const { value = fields_.need_boolean(name); }
+  void operator()(const char* name, std::vector<std::int64_t>& values) const {
+    values = fields_.need_integers(name);
+  }
+  void operator()(const char* name, std::vector<float>& values) const {
+    for (const double value : fields_.need_reals(name)) values.push_back(static_cast<float>(value));
+  }
+
+ private:
+  const JsonReader& fields_;
+};
+
+auto writer(Json& json) {
+  return [&json](const char* name, const auto& value) { json[name] = value; };
+}
+
 RopeScaling rope_scaling_from_json(const JsonReader& fields) {
   RopeScaling scaling;
   scaling.kind = scaling_from_name(fields.need_text("kind"));
-  scaling.factor = fields.need_real("factor");
-  scaling.low_freq_factor = fields.need_real("low_freq_factor");
-  scaling.high_freq_factor = fields.need_real("high_freq_factor");
-  scaling.original_max_positions = fields.need_integer("original_max_positions");
+  visit_scaling(scaling, FieldReader(fields));
   fields.expect_no_others();
   return scaling;
 }
 
-Json vision_to_json(const VisionConfig& vision) {
-  return {{"tile_size", vision.tile_size},
-          {"patch_size", vision.patch_size},
-          {"width", vision.width},
-          {"num_heads", vision.num_heads},
-          {"ffn_size", vision.ffn_size},
-          {"num_local_layers", vision.num_local_layers},
-          {"num_global_layers", vision.num_global_layers},
-          {"saved_layers", vision.saved_layers},
-          {"norm_epsilon", vision.norm_epsilon},
-          {"cross_layers", vision.cross_layers},
-          {"image_token_id", vision.image_token_id},
-          {"extra_embeddings", vision.extra_embeddings}};
-}
-
 VisionConfig vision_from_json(const JsonReader& fields) {
   VisionConfig vision;
-  vision.tile_size = fields.need_integer("tile_size");
-  vision.patch_size = fields.need_integer("patch_size");
-  vision.width = fields.need_integer("width");
-  vision.num_heads = fields.need_integer("num_heads");
-  vision.ffn_size = fields.need_integer("ffn_size");
-  vision.num_local_layers = fields.need_integer("num_local_layers");
-  vision.num_global_layers = fields.need_integer("num_global_layers");
-  vision.saved_layers = fields.need_integers("saved_layers");
-  vision.norm_epsilon = fields.need_real("norm_epsilon");
-  vision.cross_layers = fields.need_integers("cross_layers");
-  vision.image_token_id = fields.need_integer("image_token_id");
-  vision.extra_embeddings = fields.need_integer("extra_embeddings");
+  visit_vision(vision, FieldReader(fields));
   fields.expect_no_others();
   return vision;
 }
@@ -146,29 +184,12 @@ std::vector<std::string> LlamaConfig::problems() const {
 }
 
 std::string to_json(const LlamaConfig& config) {
-  const RopeScaling& scaling = config.rope_scaling;
-  Json json = {{"architecture", config.vision ? kVisionArchitecture : kTextArchitecture},
-               {"vocab_size", config.vocab_size},
-               {"hidden_size", config.hidden_size},
-               {"ffn_size", config.ffn_size},
-               {"num_layers", config.num_layers},
-               {"num_heads", config.num_heads},
-               {"num_kv_heads", config.num_kv_heads},
-               {"head_dim", config.head_dim},
-               {"max_positions", config.max_positions},
-               {"norm_epsilon", config.norm_epsilon},
-               {"rope_theta", config.rope_theta},
-               {"rope_scaling",
-                {{"kind", kScalingNames[static_cast<int>(scaling.kind)]},
-                 {"factor", scaling.factor},
-                 {"low_freq_factor", scaling.low_freq_factor},
-                 {"high_freq_factor", scaling.high_freq_factor},
-                 {"original_max_positions", scaling.original_max_positions}}},
-               {"rope_divisors", config.rope_divisors},
-               {"tied_embeddings", config.tied_embeddings},
-               {"attention_bias", config.attention_bias},
-               {"mlp_bias", config.mlp_bias}};
-  if (config.vision) json["vision"] = vision_to_json(*config.vision);
+  Json json = {{"architecture", config.vision ? kVisionArchitecture : kTextArchitecture}};
+  visit_text(config, writer(json));
+  Json& scaling = json["rope_scaling"];
+  scaling["kind"] = kScalingNames[static_cast<int>(config.rope_scaling.kind)];
+  visit_scaling(config.rope_scaling, writer(scaling));
+  if (config.vision) visit_vision(*config.vision, writer(json["vision"]));
   return json.dump(1);
 }
 
@@ -181,22 +202,8 @@ LlamaConfig llama_config_from_json(const std::string& text) try {
                 "model description: architecture is \"{}\", this version runs \"{}\" and \"{}\"",
                 architecture, kTextArchitecture, kVisionArchitecture);
   LlamaConfig config;
-  config.vocab_size = fields.need_integer("vocab_size");
-  config.hidden_size = fields.need_integer("hidden_size");
-  config.ffn_size = fields.need_integer("ffn_size");
-  config.num_layers = fields.need_integer("num_layers");
-  config.num_heads = fields.need_integer("num_heads");
-  config.num_kv_heads = fields.need_integer("num_kv_heads");
-  config.head_dim = fields.need_integer("head_dim");
-  config.max_positions = fields.need_integer("max_positions");
-  config.norm_epsilon = fields.need_real("norm_epsilon");
-  config.rope_theta = fields.need_real("rope_theta");
+  visit_text(config, FieldReader(fields));
   config.rope_scaling = rope_scaling_from_json(fields.need_object("rope_scaling"));
-  for (const double divisor : fields.need_reals("rope_divisors"))
-    config.rope_divisors.push_back(static_cast<float>(divisor));
-  config.tied_embeddings = fields.need_boolean("tied_embeddings");
-  config.attention_bias = fields.need_boolean("attention_bias");
-  config.mlp_bias = fields.need_boolean("mlp_bias");
   if (architecture == kVisionArchitecture)
     config.vision = vision_from_json(fields.need_object("vision"));
   fields.expect_no_others();
