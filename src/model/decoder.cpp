@@ -138,7 +138,7 @@ Decoder::State::State(const LlamaConfig& model_config, WeightSource& source,
                                     : make({0, config.vocab_size});
   if (config.vision) {
     images = std::make_unique<ImageLayers>(
-        config, source, context, communicator, limits, heads,
+        LayerHost{config, context, communicator, heads, limits}, source,
         LayerBuffers{normed, hidden, qkv, attended, partials, gate_up, activated}, progress);
   }
 }

@@ -6,12 +6,7 @@
 #include "row_sum.h"
 
 namespace caravan::model {
-namespace {
-
-/// Rows of attention scores that a thread works on at a time, at most (ops/attention.h).
-constexpr std::int64_t kScoreRows = 12;
-
-}  // namespace
+namespace {}  // namespace
 
 ops::HeadMap head_map(const LlamaConfig& config, const ShardShape& shape) {
   ops::HeadMap map;

@@ -7,6 +7,9 @@
 
 namespace caravan::model {
 
+/// Rows of attention scores that a thread works on at a time, at most (ops/attention.h).
+inline constexpr std::int64_t kScoreRows = 12;
+
 /// Which of this rank's KV heads each of its query heads reads.
 ops::HeadMap head_map(const LlamaConfig& config, const ShardShape& shape);
 

@@ -30,6 +30,10 @@ bool lies_in(std::int64_t begin, std::int64_t count, std::int64_t size) {
   return begin >= 0 && count >= 0 && begin + count <= size;
 }
 
+ShardShape shape_on(const parallel::Communicator& communicator, const LlamaConfig& config) {
+  return shard_shape(config, communicator.rank(), communicator.size());
+}
+
 }  // namespace
 
 std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shape) {
@@ -38,28 +42,24 @@ std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shap
       {config.vision->num_cross_layers(), 1, shape.local_num_kv_heads(), config.head_dim});
 }
 
-ImageLayers::ImageLayers(const LlamaConfig& config, WeightSource& source,
-                         const ops::Context& context, parallel::Communicator& communicator,
-                         const DecoderLimits& limits, const ops::HeadMap& heads,
-                         LayerBuffers buffers,
+ImageLayers::ImageLayers(const LayerHost& host, WeightSource& source, LayerBuffers buffers,
                          const std::function<void(std::int64_t bytes)>& progress)
-    : config_(config),
-      context_(context),
-      communicator_(communicator),
-      heads_(heads),
+    : config_(host.config),
+      context_(host.context),
+      communicator_(host.communicator),
+      heads_(host.heads),
       buffers_(std::move(buffers)),
       weights_([&] {
-        const ShardShape shape = shard_shape(config, communicator.rank(), communicator.size());
-        WeightLoader loader(config, shape, source, progress);
+        const ShardShape shape = shape_on(communicator_, config_);
+        WeightLoader loader(config_, shape, source, progress);
         return load_cross_weights(loader);
       }()),
-      encoder_(config, source, context, communicator, progress),
-      images_({config.vision->num_cross_layers(), limits.image_blocks, heads.local_kv_heads,
-               config.head_dim}),
-      attention_sum_(
-          attention_row_sum(config, shard_shape(config, communicator.rank(), communicator.size()))),
-      ffn_sum_(ffn_row_sum(config, shard_shape(config, communicator.rank(), communicator.size()))),
-      seeing_(at::empty({limits.max_step_tokens, config.hidden_size}, at::kFloat)) {}
+      encoder_(config_, source, context_, communicator_, progress),
+      images_({config_.vision->num_cross_layers(), host.limits.image_blocks, heads_.local_kv_heads,
+               config_.head_dim}),
+      attention_sum_(attention_row_sum(config_, shape_on(communicator_, config_))),
+      ffn_sum_(ffn_row_sum(config_, shape_on(communicator_, config_))),
+      seeing_(at::empty({host.limits.max_step_tokens, config_.hidden_size}, at::kFloat)) {}
 
 void ImageLayers::check(const StepPlan& plan) const {
   for (const StepPlan::ImageWork& work : plan.image_work) {
@@ -181,24 +181,15 @@ void ImageLayers::make_views() {
   views_.ffn_partials = partials(ffn_sum_);
 }
 
-/// x += gate * (sum over all ranks of input W^T).
-void ImageLayers::add_sum(const RowSum& row_sum, const ops::PackedWeight& weight,
-                          const at::Tensor& input, at::Tensor& partials, float gate) {
-  ops::linear_sliced(context_, input, weight, row_sum.layout, partials);
-  auto* const sum = views_.sum.data_ptr<float>();
-  std::fill(sum, sum + views_.sum.numel(), 0.0F);
-  communicator_.add_sliced_sum(row_sum.sum, partials, views_.sum);
-  ops::add_scaled(context_, views_.sum, {}, gate, views_.x);
-}
-
 void ImageLayers::attend(const CrossLayerWeights& weights, std::int64_t layer) {
   const auto epsilon = static_cast<float>(config_.norm_epsilon);
   ops::rms_norm(context_, views_.x, weights.attn_norm, epsilon, views_.normed);
   ops::linear(context_, views_.normed, weights.query, {}, views_.queries);
   ops::rms_norm_heads(context_, views_.queries, weights.query_norm, epsilon);
   ops::full_attention(context_, views_.queries, heads_, ranges_, images_, layer, views_.attended);
-  add_sum(attention_sum_, weights.output, views_.attended, views_.attention_partials,
-          weights.attention_gate);
+  add_gated_sum(context_, communicator_,
+                {attention_sum_, views_.attended, weights.output, {}, weights.attention_gate},
+                {views_.attention_partials, views_.sum}, views_.x);
 }
 
 void ImageLayers::feed_forward(const CrossLayerWeights& weights) {
@@ -206,7 +197,9 @@ void ImageLayers::feed_forward(const CrossLayerWeights& weights) {
                 views_.normed);
   ops::linear(context_, views_.normed, weights.gate_up, {}, views_.gate_up);
   ops::swiglu(context_, views_.gate_up, views_.activated);
-  add_sum(ffn_sum_, weights.down, views_.activated, views_.ffn_partials, weights.ffn_gate);
+  add_gated_sum(context_, communicator_,
+                {ffn_sum_, views_.activated, weights.down, {}, weights.ffn_gate},
+                {views_.ffn_partials, views_.sum}, views_.x);
 }
 
 void ImageLayers::run(std::int64_t layer, at::Tensor& x) {

@@ -31,13 +31,19 @@ struct LayerBuffers {
   at::Tensor activated;  // [N, F]
 };
 
+/// What the layers share with the decoder that they belong to; outlives them.
+struct LayerHost {
+  const LlamaConfig& config;
+  const ops::Context& context;
+  parallel::Communicator& communicator;
+  const ops::HeadMap& heads;
+  const DecoderLimits& limits;
+};
+
 class ImageLayers {
  public:
-  /// Reads this rank's weights. Not collective. @pre config.vision; config, context, communicator
-  /// and heads outlive this.
-  ImageLayers(const LlamaConfig& config, WeightSource& source, const ops::Context& context,
-              parallel::Communicator& communicator, const DecoderLimits& limits,
-              const ops::HeadMap& heads, LayerBuffers buffers,
+  /// Reads this rank's weights. Not collective. @pre host.config.vision
+  ImageLayers(const LayerHost& host, WeightSource& source, LayerBuffers buffers,
               const std::function<void(std::int64_t bytes)>& progress);
 
   std::int64_t weight_bytes() const { return weights_.bytes + encoder_.weight_bytes(); }
@@ -61,8 +67,6 @@ class ImageLayers {
   void store(const at::Tensor& tokens, std::int64_t first, std::span<const std::int32_t> blocks);
   void attend(const CrossLayerWeights& weights, std::int64_t layer);
   void feed_forward(const CrossLayerWeights& weights);
-  void add_sum(const RowSum& row_sum, const ops::PackedWeight& weight, const at::Tensor& input,
-               at::Tensor& partials, float gate);
   void make_views();
 
   const LlamaConfig& config_;

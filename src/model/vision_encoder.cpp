@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,16 +17,14 @@
 #include "caravan/ops/full_attention.h"
 #include "caravan/ops/linear.h"
 #include "caravan/ops/vision_rows.h"
+#include "decoder_layout.h"
+#include "encoder_embedding.h"
 #include "encoder_rows.h"
-#include "pixel_table.h"
 #include "row_sum.h"
 #include "vision_weights.h"
 
 namespace caravan::model {
 namespace {
-
-/// Rows of attention scores that a thread works on at a time, at most (ops/attention.h).
-constexpr std::int64_t kScoreRows = 12;
 
 constexpr std::int64_t kChunk = VisionEncoder::kChunkRows;
 
@@ -68,16 +67,12 @@ struct VisionEncoder::State {
   State(const LlamaConfig& model_config, WeightSource& source, const ops::Context& ops_context,
         parallel::Communicator& group, const std::function<void(std::int64_t)>& progress);
 
-  void embed_patches(Range chunk, const std::uint8_t* pixels);
-  void add_positions(Range chunk);
   void begin_global_layers();
   void save_features(std::int64_t first_column, std::int64_t step);
   void store_keys(const EncoderLayerWeights& layer, Range chunk);
   void attend(const EncoderLayerWeights& layer, Range chunk);
   void feed_forward(const EncoderLayerWeights& layer, Range chunk);
-  void add_sum(const RowSum& row_sum, const at::Tensor& input, const ops::PackedWeight& weight,
-               const at::Tensor& bias, float gate, at::Tensor& target);
-  void add_rows_of(const ops::PackedWeight& table, float scale, at::Tensor& target);
+  void add(const GatedProduct& product, at::Tensor& target);
   void report(std::string_view stage);
 
   LlamaConfig config;
@@ -89,7 +84,6 @@ struct VisionEncoder::State {
   ops::HeadMap heads;
   RowSum attention_sum;
   RowSum ffn_sum;
-  PixelTable pixel_table;
   ops::KvPool keys;  // of the layer that runs
 
   // Of the whole image.
@@ -97,15 +91,15 @@ struct VisionEncoder::State {
   at::Tensor queries;   // [rows, H * d]
   at::Tensor features;  // [tokens, feature size]
   // Of a chunk of rows.
-  at::Tensor patches;                    // [chunk, 3 * P * P]
-  at::Tensor normed;                     // [chunk, W]
-  at::Tensor sum;                        // [chunk, W]
-  at::Tensor key_value;                  // two of [chunk, H * d]
-  at::Tensor attended;                   // [chunk, H * d]
-  at::Tensor hidden;                     // [chunk, F]
-  at::Tensor partials;                   // flat, [nodes, chunk, W]
-  at::Tensor projected;                  // [chunk, D]
-  std::vector<std::int32_t> table_rows;  // of a chunk: which row of an embedding table it adds
+  at::Tensor patches;    // [chunk, 3 * P * P]
+  at::Tensor normed;     // [chunk, W]
+  at::Tensor sum;        // [chunk, W]
+  at::Tensor key_value;  // two of [chunk, H * d]
+  at::Tensor attended;   // [chunk, H * d]
+  at::Tensor hidden;     // [chunk, F]
+  at::Tensor partials;   // flat, [nodes, chunk, W]
+  at::Tensor projected;  // [chunk, D]
+  std::optional<EncoderEmbedding> embedding;
 
   EncoderRows rows;  // of the current image
   std::int64_t next_layer = 0;
@@ -148,7 +142,6 @@ VisionEncoder::State::State(const LlamaConfig& model_config, WeightSource& sourc
       heads(head_map(shape)),
       attention_sum(vision_attention_row_sum(config, shape)),
       ffn_sum(vision_ffn_row_sum(config, shape)),
-      pixel_table(make_pixel_table()),
       keys(pool_shape(config, shape)) {
   WeightLoader loader(config, shape, source, progress);
   weights = load_vision_weights(loader);
@@ -166,70 +159,21 @@ VisionEncoder::State::State(const LlamaConfig& model_config, WeightSource& sourc
   hidden = make({kChunk, shape.vision_ffn_columns.size()});
   partials = make({nodes * kChunk * vision.width});
   projected = make({kChunk, config.hidden_size});
+  embedding.emplace(vision, context, weights, EncoderEmbedding::Buffers{patches, sum});
+}
+
+void VisionEncoder::State::add(const GatedProduct& product, at::Tensor& target) {
+  const std::int64_t nodes = product.row_sum.num_nodes();
+  const std::int64_t count = target.size(0);
+  add_gated_sum(
+      context, communicator, product,
+      {partials.narrow(0, 0, nodes * count * vision.width).view({nodes, count, vision.width}),
+       cut(sum, {0, count})},
+      target);
 }
 
 void VisionEncoder::State::report(std::string_view stage) {
   if (probe) probe(stage, cut(x, {0, rows.total()}));
-}
-
-/// target += scale * table[table_rows]; a row number of -1 adds zero.
-void VisionEncoder::State::add_rows_of(const ops::PackedWeight& table, float scale,
-                                       at::Tensor& target) {
-  at::Tensor terms = cut(sum, {0, target.size(0)});  // [chunk, W]
-  ops::embedding(context, table_rows, table, Range{0, table.out_features()}, terms);
-  ops::add_scaled(context, terms, {}, scale, target);
-}
-
-void VisionEncoder::State::embed_patches(Range chunk, const std::uint8_t* pixels) {
-  const std::int64_t side = vision.patch_size;
-  const std::int64_t across = vision.patches_across();
-  const std::int64_t tile = vision.tile_size;
-  at::Tensor patch_rows = cut(patches, {0, chunk.size()});  // [chunk, 3 * P * P]
-  at::Tensor target = cut(x, chunk);                        // [chunk, W]
-  table_rows.clear();
-  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
-    auto* out = patch_rows.data_ptr<float>() + (row - chunk.begin) * vision.patch_elements();
-    const EncoderRows::Place place = rows.place(row);
-    const std::int64_t patch = place.token - 1;
-    if (patch < 0 || place.cell < 0) {  // class token; tile without pixels
-      std::fill_n(out, vision.patch_elements(), 0.0F);
-      table_rows.push_back(-1);
-      continue;
-    }
-    table_rows.push_back(static_cast<std::int32_t>(place.cell));
-    const std::uint8_t* const corner = pixels + place.tile * 3 * tile * tile +
-                                       patch / across * side * tile + patch % across * side;
-    for (std::int64_t channel = 0; channel < 3; ++channel) {
-      for (std::int64_t y = 0; y < side; ++y) {
-        const std::uint8_t* const line = corner + (channel * tile + y) * tile;
-        for (std::int64_t i = 0; i < side; ++i) {
-          *out++ = pixel_table[static_cast<std::size_t>(channel)][line[i]];
-        }
-      }
-    }
-  }
-  ops::linear(context, patch_rows, weights.patch, {}, target);
-  add_rows_of(weights.pre_tile, weights.pre_tile_gate, target);
-}
-
-void VisionEncoder::State::add_positions(Range chunk) {
-  at::Tensor target = cut(x, chunk);  // [chunk, W]
-  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
-    if (rows.place(row).token != 0) continue;
-    std::copy_n(weights.class_token.data_ptr<float>(), vision.width,
-                x.data_ptr<float>() + row * vision.width);
-  }
-  table_rows.clear();
-  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
-    table_rows.push_back(static_cast<std::int32_t>(rows.place(row).token));
-  }
-  add_rows_of(weights.position, 1.0F - weights.position_gate, target);
-  for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
-    const EncoderRows::Place place = rows.place(row);
-    table_rows[static_cast<std::size_t>(row - chunk.begin)] = static_cast<std::int32_t>(
-        place.cell < 0 ? -1 : place.cell * vision.tile_tokens() + place.token);
-  }
-  add_rows_of(weights.position_tile, weights.position_gate, target);
 }
 
 void VisionEncoder::State::save_features(std::int64_t first_column, std::int64_t step) {
@@ -242,20 +186,6 @@ void VisionEncoder::State::save_features(std::int64_t first_column, std::int64_t
       target[row * stride + c * step] = source[row * width + c];
     }
   }
-}
-
-/// target += gate * (sum over all ranks of input W^T + bias).
-void VisionEncoder::State::add_sum(const RowSum& row_sum, const at::Tensor& input,
-                                   const ops::PackedWeight& weight, const at::Tensor& bias,
-                                   float gate, at::Tensor& target) {
-  const std::int64_t count = target.size(0);
-  at::Tensor parts = partials.narrow(0, 0, row_sum.num_nodes() * count * vision.width)
-                         .view({row_sum.num_nodes(), count, vision.width});  // [nodes, chunk, W]
-  at::Tensor total = cut(sum, {0, count});                                   // [chunk, W]
-  ops::linear_sliced(context, input, weight, row_sum.layout, parts);
-  total.zero_();
-  communicator.add_sliced_sum(row_sum.sum, parts, total);
-  ops::add_scaled(context, total, bias, gate, target);
 }
 
 void VisionEncoder::State::store_keys(const EncoderLayerWeights& layer, Range chunk) {
@@ -286,7 +216,7 @@ void VisionEncoder::State::attend(const EncoderLayerWeights& layer, Range chunk)
       {border - chunk.begin, chunk.end - border, rows.key_runs().first(1), rows.blocks()}};
   ops::full_attention(context, cut(queries, chunk), heads, ranges, keys, 0, out);
   at::Tensor target = cut(x, chunk);  // [chunk, W]
-  add_sum(attention_sum, out, layer.output, {}, layer.attention_gate, target);
+  add({attention_sum, out, layer.output, {}, layer.attention_gate}, target);
 }
 
 void VisionEncoder::State::feed_forward(const EncoderLayerWeights& layer, Range chunk) {
@@ -297,7 +227,7 @@ void VisionEncoder::State::feed_forward(const EncoderLayerWeights& layer, Range 
                   static_cast<float>(vision.norm_epsilon), norm_rows);
   ops::linear(context, norm_rows, layer.up, layer.up_bias, hidden_rows);
   ops::gelu(context, hidden_rows);
-  add_sum(ffn_sum, hidden_rows, layer.down, layer.down_bias, layer.ffn_gate, target);
+  add({ffn_sum, hidden_rows, layer.down, layer.down_bias, layer.ffn_gate}, target);
 }
 
 void VisionEncoder::State::begin_global_layers() {
@@ -309,11 +239,7 @@ void VisionEncoder::State::begin_global_layers() {
   report("norm_post");
   for_chunks({0, rows.total()}, [&](Range chunk) {
     at::Tensor target = cut(x, chunk);  // [chunk, W]
-    table_rows.clear();
-    for (std::int64_t row = chunk.begin; row < chunk.end; ++row) {
-      table_rows.push_back(static_cast<std::int32_t>(rows.place(row).cell));
-    }
-    add_rows_of(weights.post_tile, weights.post_tile_gate, target);
+    embedding->add_tiles(rows, chunk, target);
   });
   report("post_tile");
 }
@@ -347,9 +273,9 @@ void VisionEncoder::embed(const TileGrid& grid, std::span<const std::uint8_t> pi
   state.rows = EncoderRows(vision, grid);
   state.next_layer = 0;
   for_chunks({0, state.rows.tile_rows()}, [&](Range chunk) {
-    state.embed_patches(chunk, pixels.data());
-    state.add_positions(chunk);
     at::Tensor target = cut(state.x, chunk);  // [chunk, W]
+    state.embedding->embed_patches(state.rows, chunk, pixels.data(), target);
+    state.embedding->add_positions(state.rows, chunk, target);
     ops::layer_norm(state.context, target, state.weights.norm_pre, state.weights.norm_pre_bias,
                     static_cast<float>(vision.norm_epsilon), target);
   });
