@@ -3,8 +3,8 @@
 
 Usage: make_vision.py ORACLE_FOLDER
 
-Writes MODEL/ID.json and MODEL/ID.safetensors beside this script, without the tensors that no test reads, and the
-checkpoints to ../checkpoints. The form of the files is described in README.md.
+Writes mask_cases.json, MODEL/ID.json and MODEL/ID.safetensors beside this script, without the tensors that no test
+reads, and the checkpoints to ../checkpoints. The form of the files is described in README.md.
 """
 import json
 import pathlib
@@ -42,6 +42,8 @@ def main():
         checkpoint.mkdir(exist_ok=True)
         for path in sorted((oracle / "checkpoints" / model / "hf").iterdir()):
             shutil.copyfile(path, checkpoint / path.name)
+    shutil.copyfile(oracle / "prep" / "mask_cases.json", here / "mask_cases.json")
+    for model in CHECKPOINTS:
         target = here / model
         target.mkdir(exist_ok=True)
         for path in sorted((oracle / "requests" / model).glob("*.json")):
