@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "caravan/core/error.h"
 #include "caravan/parallel/single_communicator.h"
 #include "image_requests.h"
@@ -172,6 +175,50 @@ TEST_F(EngineImages, AreSeen) {
           << a << " and " << b;
     }
   }
+}
+
+/// Makes NaN of what the encoder adds to the last tile of two by two.
+class PoisonedTile final : public model::WeightSource {
+ public:
+  explicit PoisonedTile(model::WeightSource& inner) : inner_(inner) {}
+  DType dtype(const model::TensorSpec& spec) const override { return inner_.dtype(spec); }
+  void read_rows(const model::TensorSpec& spec, Range rows, void* destination) override {
+    inner_.read_rows(spec, rows, destination);
+    const std::int64_t row = model::tile_cell_index({1, 1});
+    if (spec.name != "vision.post_tile" || !rows.contains(row)) return;
+    std::fill_n(static_cast<float*>(destination) + (row - rows.begin) * spec.columns, spec.columns,
+                std::numeric_limits<float>::quiet_NaN());
+  }
+
+ private:
+  model::WeightSource& inner_;
+};
+
+TEST_F(EngineImages, OfNanFailTheRequestsThatShowThemAlone) {
+  const std::vector<Request> requests = image_requests();
+  const Answers expected = run_alone(requests);
+  PoisonedTile poisoned(source_);
+  EngineSetup setup = vision_setup();
+  setup.limits.image_blocks = 10;  // blocks that held NaN are used again
+  setup.limits.max_step_tokens = 24;
+  const auto result = test::run_engine(communicator_, poisoned, setup, requests);
+  int failed = 0;
+  for (const Request& request : requests) {
+    SCOPED_TRACE("request " + std::to_string(request.id));
+    const Answer& answer = result.answers.at(request.id);
+    const bool shows_it =
+        std::any_of(request.images.begin(), request.images.end(), [](const PromptImage& image) {
+          return image.grid == model::TileGrid{2, 2};
+        });
+    if (!shows_it) {
+      test::expect_same_answer(answer, expected.at(request.id));
+      continue;
+    }
+    ASSERT_TRUE(answer.error);
+    EXPECT_NE(answer.error->find("NaN"), std::string::npos) << *answer.error;
+    ++failed;
+  }
+  EXPECT_EQ(failed, 4);
 }
 
 TEST_F(EngineImages, AreEncodedOncePerContent) {
