@@ -54,6 +54,11 @@ model::LlamaConfig meta_config(const std::string& text, const std::string& where
     log::info("{}: no vocabulary size, taken as {} (Llama 2)", where, kLlama2VocabSize);
   }
   config.tied_embeddings = params.is_tied_release;
+  if (const std::int64_t copies = copies_of_kv_heads(config); copies > 1) {
+    log::info("{}: the {} key-value heads are {}, each in {} of the files", where,
+              config.num_kv_heads, config.num_kv_heads / copies, copies);
+    config.num_kv_heads /= copies;
+  }
   complete_meta_config(params, config.vocab_size < kLlama3VocabSize
                                    ? text::TokenizerKind::kSentencePiece
                                    : text::TokenizerKind::kTiktoken);

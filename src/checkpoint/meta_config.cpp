@@ -75,7 +75,18 @@ std::optional<JsonReader> encoder_sizes(const Json& params, const std::string& w
   return std::nullopt;
 }
 
+// Meta's Llama 3.1 405B for 16 GPUs names a key-value head for each of them: eight, each twice
+// (model-parallel code of llama-models). Weights show that themselves; a plan has none.
+constexpr std::int64_t k405bHiddenSize = 16384, k405bLayers = 126, k405bCopiedHeads = 16;
+
 }  // namespace
+
+std::int64_t copies_of_kv_heads(const model::LlamaConfig& config) {
+  return config.hidden_size == k405bHiddenSize && config.num_layers == k405bLayers &&
+                 config.num_kv_heads == k405bCopiedHeads
+             ? 2
+             : 1;
+}
 
 MetaParams parse_meta_params(const std::string& text, const std::string& where) {
   const Json parsed = parse_json(text, where);

@@ -26,6 +26,10 @@ struct MetaParams {
 /// windows, quantized or LoRA variants, and sizes that make no sense.
 MetaParams parse_meta_params(const std::string& text, const std::string& where);
 
+/// How often each key-value head is there in the files that have this configuration: twice in Llama
+/// 3.1 405B for 16 GPUs. By the sizes of the release, for where there are no weights that show it.
+std::int64_t copies_of_kv_heads(const model::LlamaConfig& config);
+
 /// The id of the image token of vision models follows.
 void set_vocab_size(model::LlamaConfig& config, std::int64_t vocab_size);
 

@@ -141,6 +141,23 @@ TEST(PlanWithoutWeights, ReadsMetasFileAsHuggingFaces) {
   }
 }
 
+// Meta's 405B for 16 GPUs names 16 key-value heads, which are 8, each twice.
+TEST(PlanWithoutWeights, CountsCopiedHeadsOnce) {
+  const TemporaryFolder folder;
+  std::string params = read_whole(kArchitectures + "llama-3.1-405b.params.json");
+  const std::string heads = "\"n_kv_heads\": 8";
+  ASSERT_NE(params.find(heads), std::string::npos);
+  params.replace(params.find(heads), heads.size(), "\"n_kv_heads\": 16");
+  folder.write("params.json", params);
+  const auto of = [](const std::string& file) {
+    const ProcessResult result =
+        plan({"--model", file, "--ranks", "16", "--threads", "4", "--node-memory", "512G"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.out.substr(result.out.find('\n'));
+  };
+  EXPECT_EQ(of(folder.file("params.json")), of(kArchitectures + "llama-3.1-405b.params.json"));
+}
+
 TEST(PlanWithoutWeights, TakesAFolderAndAnotherType) {
   const TemporaryFolder folder;
   fs::create_directory(folder.file("Some-Model"));
