@@ -68,6 +68,7 @@ ExitCode convert_command(const ParsedOptions& parsed) {
   options.dtype = parsed.options.dtype;
   options.chat_format = parsed.options.chat_format;
   options.name = parsed.options.name;
+  options.tokenizer = parsed.options.tokenizer;
   options.overwrite = parsed.options.overwrite;
   Progress progress(parsed.options.log_interval);
   options.progress = [&](ConvertPhase phase, std::int64_t done, std::int64_t total) {

@@ -255,6 +255,10 @@ void add_other_subcommands(Table& table) {
   table.options.back().commands.push_back(kPlan);
   only(text_option({"name", "NAME", "of the model (default: from the source)"}, &JobOptions::name),
        kConvert);
+  only(text_option({"tokenizer", "FILE|FOLDER",
+                    "tokenizer.json or tokenizer.model of a source that has none"},
+                   &JobOptions::tokenizer),
+       kConvert);
   table.group("Display", {});
   only(flag_option({"json", "", "as JSON"}, &JobOptions::json), kInspect);
   only(flag_option({"tensors", "", "list every tensor"}, &JobOptions::tensors), kInspect);

@@ -105,7 +105,8 @@ void check_readable_back(const std::string& path, const std::string& expected_ha
 ConvertSummary convert(const ConvertOptions& options) {
   const Stopwatch watch;
   check_target(options);
-  Source source = open_source(options.source, {options.chat_format, options.name});
+  Source source =
+      open_source(options.source, {options.chat_format, options.name, options.tokenizer});
   check_target_is_no_part(source, options.target);
   ModelDescription& description = source.description;
   description.dtype = options.dtype.value_or(description.dtype);

@@ -188,8 +188,8 @@ class FolderSource {
 
   // Tokenizer, chat template, sampling defaults and preparation of images of a Hugging Face folder.
   void read_side_files() {
-    read_tokenizer_files();
     description().chat_template = read_chat_template(places_);
+    read_tokenizer_files();
     if (const fs::path generation = find_file(places_, "generation_config.json");
         !generation.empty()) {
       description().generation = parse_generation_config(
@@ -200,7 +200,11 @@ class FolderSource {
 
   void read_tokenizer_files() {
     const model::LlamaConfig& config = description().config;
-    description().tokenizer = read_tokenizer(places_, config.vocab_size);
+    if (options_.tokenizer) {
+      take_named_tokenizer(description(), *options_.tokenizer);
+    } else {
+      description().tokenizer = read_tokenizer(places_, config.vocab_size);
+    }
     // The image token has a row of its own behind the vocabulary.
     fit_tokenizer(description().tokenizer, config.vocab_size + (config.vision ? 1 : 0), path_);
     if (config.vision) add_image_token(description().tokenizer, config.vocab_size, path_);

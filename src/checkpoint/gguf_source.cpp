@@ -13,6 +13,7 @@
 #include "caravan/core/log.h"
 #include "source_parts.h"
 #include "source_text.h"
+#include "text_files.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -265,15 +266,24 @@ Source open_gguf(const std::string& path, const SourceOptions& options) {
   description.source = fmt::format("GGUF file {}, {}", presentable_name(name.filename().string()),
                                    matrix_types(source));
   const text::GgufTokenizer tokenizer = read_tokenizer(gguf, path);
-  try {
-    description.tokenizer = text::tokenizer_from_gguf(tokenizer);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", path, error.what()));
+  description.chat_template = gguf.text("tokenizer.chat_template").value_or("");
+  if (options.tokenizer) {
+    take_named_tokenizer(description, *options.tokenizer);
+  } else {
+    try {
+      description.tokenizer = text::tokenizer_from_gguf(tokenizer);
+    } catch (const InputError& error) {
+      throw InputError(
+          fmt::format("{}: {} (--tokenizer FILE takes that of another form of the "
+                      "model)",
+                      path, error.what()));
+    }
   }
   fit_tokenizer(description.tokenizer, description.config.vocab_size, path);
-  description.chat_template = gguf.text("tokenizer.chat_template").value_or("");
-  description.generation.stop_ids =
-      merge_stop_ids(stop_id_lists(gguf, tokenizer, path), description.config.vocab_size, path);
+  std::vector<std::vector<std::int32_t>> stop_ids = stop_id_lists(gguf, tokenizer, path);
+  stop_ids.push_back(end_of_text_ids(description.tokenizer.added_tokens));
+  if (description.tokenizer.eos_id) stop_ids.push_back({*description.tokenizer.eos_id});
+  description.generation.stop_ids = merge_stop_ids(stop_ids, description.config.vocab_size, path);
   settle_text(description, options, path);
   return source;
 }

@@ -59,22 +59,42 @@ fs::path find_file(const std::vector<fs::path>& places, const std::string& name)
 
 text::TokenizerSpec read_tokenizer(const std::vector<fs::path>& places, std::int64_t vocab_size) {
   for (const fs::path& place : places) {
-    const fs::path json = find_file({place}, "tokenizer.json");
-    const fs::path path = json.empty() ? find_file({place}, "tokenizer.model") : json;
-    if (path.empty()) continue;
-    const std::string content = read_small_file(path, kMaxTokenizerBytes);
-    try {
-      if (!json.empty()) return text::tokenizer_from_hf_json(content, side_files(place));
-      return is_tiktoken(content) ? text::tokenizer_from_tiktoken(content, vocab_size)
-                                  : text::tokenizer_from_sentencepiece(content, side_files(place));
-    } catch (const text::SideFileError& error) {
-      throw InputError(fmt::format("{}/{}", place.string(), error.what()));
-    } catch (const InputError& error) {
-      throw InputError(fmt::format("{}: {}", path.string(), error.what()));
+    for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+      if (const fs::path path = find_file({place}, name); !path.empty())
+        return read_tokenizer_file(path, vocab_size);
     }
   }
-  throw InputError(fmt::format("{} has no tokenizer: expected tokenizer.json or tokenizer.model",
-                               places.front().string()));
+  throw InputError(
+      fmt::format("{} has no tokenizer: expected tokenizer.json or tokenizer.model; --tokenizer "
+                  "FILE takes it from elsewhere",
+                  places.front().string()));
+}
+
+text::TokenizerSpec read_tokenizer_file(const fs::path& path, std::int64_t vocab_size) {
+  const std::string content = read_small_file(path, kMaxTokenizerBytes);
+  const fs::path place = path.parent_path();
+  try {
+    if (path.extension() == ".json")
+      return text::tokenizer_from_hf_json(content, side_files(place));
+    return is_tiktoken(content) ? text::tokenizer_from_tiktoken(content, vocab_size)
+                                : text::tokenizer_from_sentencepiece(content, side_files(place));
+  } catch (const text::SideFileError& error) {
+    throw InputError((place / error.what()).string());
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
+
+void take_named_tokenizer(ModelDescription& description, const fs::path& file_or_folder) {
+  std::error_code failure;
+  const bool is_folder = fs::is_directory(file_or_folder, failure);
+  const std::int64_t vocab_size = description.config.vocab_size;
+  description.tokenizer = is_folder ? read_tokenizer({file_or_folder}, vocab_size)
+                                    : read_tokenizer_file(file_or_folder, vocab_size);
+  if (description.chat_template.empty()) {
+    description.chat_template =
+        read_chat_template({is_folder ? file_or_folder : file_or_folder.parent_path()});
+  }
 }
 
 std::string read_chat_template(const std::vector<fs::path>& places) {

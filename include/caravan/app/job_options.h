@@ -74,12 +74,13 @@ struct JobOptions {
   log::Level log_level = log::Level::kInfo;
 
   // Other subcommands
-  std::optional<DType> dtype;       // convert; plan
-  std::optional<std::string> name;  // convert
-  bool json = false;                // inspect
-  bool tensors = false;             // inspect
-  bool chat = false;                // tokenize
-  bool ids = false;                 // tokenize
+  std::optional<DType> dtype;            // convert; plan
+  std::optional<std::string> name;       // convert
+  std::optional<std::string> tokenizer;  // convert
+  bool json = false;                     // inspect
+  bool tensors = false;                  // inspect
+  bool chat = false;                     // tokenize
+  bool ids = false;                      // tokenize
 
   // General
   std::string config;

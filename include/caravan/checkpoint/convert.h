@@ -20,6 +20,7 @@ struct ConvertOptions {
   std::optional<DType> dtype;  // empty: keep the source's (quantized sources: fp32, exact)
   std::optional<text::ChatFormatKind> chat_format;  // empty: recognised from the source
   std::optional<std::string> name;                  // empty: from the source
+  std::optional<std::string> tokenizer;             // file or folder; empty: that of the source
   bool overwrite = false;
   /// Told (phase, bytes done of it, bytes in all) at the begin of each phase and some times a
   /// second; by one thread at a time. What it throws ends the conversion. May be empty.

@@ -24,6 +24,7 @@ enum class HeadOrder { kInterleaved, kHalfSplit };
 struct SourceOptions {
   std::optional<text::ChatFormatKind> chat_format;  // empty: recognised from the template
   std::optional<std::string> name;                  // empty: from the source
+  std::optional<std::string> tokenizer;             // file or folder; empty: that of the source
 };
 
 struct Source {

@@ -166,6 +166,54 @@ TEST(SourceTokenizer, LeavesThemOutOfBothFormsOfLlama2) {
   }
 }
 
+TEST(SourceTokenizer, MayBeNamed) {
+  HfFolder folder;
+  folder.write();
+  const ModelDescription expected = open(folder.path()).description;
+  const std::string elsewhere = folder.beside("elsewhere");
+  std::filesystem::create_directory(elsewhere);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::rename(folder.file(name), elsewhere + "/" + name);
+  expect_error<InputError>([&] { open(folder.path()); },
+                           "--tokenizer FILE takes it from elsewhere");
+  for (const std::string& named : {elsewhere, elsewhere + "/tokenizer.json"}) {
+    const ModelDescription got = open(folder.path(), {.tokenizer = named}).description;
+    EXPECT_EQ(got.tokenizer, expected.tokenizer);
+    EXPECT_EQ(got.chat_format, expected.chat_format);
+    EXPECT_EQ(got.chat_template, expected.chat_template);
+    EXPECT_EQ(got.generation.stop_ids, expected.generation.stop_ids);
+  }
+  // The source's own template stays.
+  folder.write("chat_template.jinja", "{{ bos_token }}" + kChatMl);
+  EXPECT_EQ(open(folder.path(), {.tokenizer = elsewhere}).description.chat_default_system, "");
+  expect_error<MissingInputError>([&] { open(folder.path(), {.tokenizer = elsewhere + "/none"}); },
+                                  "elsewhere/none");
+}
+
+TEST(SourceTokenizer, OfAGgufMayBeNamed) {
+  auto config = test::small_gguf_config();
+  config.vocab_size = 260;
+  test::TemporaryFolder folder;
+  const std::string path = folder.write("m.gguf", test::gguf_model(config).file());
+  const text::TokenizerSpec own = open(path).description.tokenizer;
+  const std::string uneven = test::kCheckpoints + "/tiny-uneven";
+  expect_error<InputError>([&] { open(path, {.tokenizer = uneven}); },
+                           "it is the tokenizer of another model");
+  json small = json::parse(io::read_text_file(uneven + "/tokenizer.json", 1 << 24));
+  json vocab = json::object();
+  for (const auto& [name, id] : small["model"]["vocab"].items()) {
+    if (id < 260) vocab[name] = id;
+  }
+  small["model"]["vocab"] = vocab;
+  small["model"]["merges"] = json::array();
+  std::erase_if(small["added_tokens"].get_ref<json::array_t&>(),
+                [](const json& added) { return added["id"] >= 260; });
+  const std::string file = folder.write("tokenizer.json", small.dump());
+  const ModelDescription named = open(path, {.tokenizer = file}).description;
+  EXPECT_NE(named.tokenizer, own);
+  EXPECT_EQ(named.tokenizer.tokens.size(), 260U);
+}
+
 TEST(SourceTokenizer, RefusesThatOfAnotherModel) {
   auto config = test::small_config();
   config.vocab_size = 1530;  // the last piece has no row
