@@ -30,12 +30,10 @@ RunEnd Driver::run(const DriverOptions& options) {
       end = RunEnd::kStopped;
       break;
     }
-    // Records that never wait (faulty ones, answers of no tokens) must not hold up what follows
-    // below: signals, syncs, the lock.
-    for (std::int64_t taken = 0; !exhausted && taken < options.queue_ahead; ++taken) {
-      if (engine_->num_waiting() >= options.queue_ahead) break;
-      if (images_ != nullptr && !images_->has_room()) break;
-      exhausted = !submit_next();
+    if (!exhausted) {
+      const bool texts_left = submit_texts(options.queue_ahead);
+      const bool images_left = submit_images(options.queue_ahead);
+      exhausted = !texts_left && !images_left;
     }
     if (images_ != nullptr) submit_prepared(options.queue_ahead);
     if (!engine_->idle()) {
@@ -60,19 +58,49 @@ RunEnd Driver::run(const DriverOptions& options) {
   return end;
 }
 
-bool Driver::submit_next() {
-  while (next_record_ < workload_->size() && journal_->has(next_record_)) ++next_record_;
-  if (next_record_ == workload_->size()) return false;
-  WorkItem item = workload_->item(next_record_++);
+/// The next record of its kind that is not done, if there is one.
+std::optional<std::int64_t> Driver::next_record(std::int64_t& cursor, bool with_images) const {
+  while (cursor < workload_->size() &&
+         (journal_->has(cursor) || workload_->has_images(cursor) != with_images)) {
+    ++cursor;
+  }
+  if (cursor == workload_->size()) return std::nullopt;
+  return cursor++;
+}
+
+/// False when there are no more. Records that never wait (faulty ones, answers of no tokens) must
+/// not hold up what follows: signals, syncs, the lock.
+bool Driver::submit_texts(std::int64_t queue_ahead) {
+  for (std::int64_t taken = 0; taken < queue_ahead; ++taken) {
+    if (engine_->num_waiting_texts() >= queue_ahead) break;
+    const auto index = next_record(next_text_, false);
+    if (!index) return false;
+    submit_record(*index);
+  }
+  return true;
+}
+
+bool Driver::submit_images(std::int64_t queue_ahead) {
+  for (std::int64_t taken = 0; taken < queue_ahead; ++taken) {
+    if (images_ != nullptr && !images_->has_room()) break;
+    const auto index = next_record(next_images_, true);
+    if (!index) return false;
+    submit_record(*index);
+  }
+  return true;
+}
+
+void Driver::submit_record(std::int64_t index) {
+  WorkItem item = workload_->item(index);
   if (const auto* fault = std::get_if<RecordFault>(&item.record)) {
     fail(item, *fault);
-    return true;
+    return;
   }
   auto& record = std::get<Record>(item.record);
   BuiltPrompts built = builder_->build(record);
   if (const auto* fault = std::get_if<RecordFault>(&built)) {
     fail(item, *fault);
-    return true;
+    return;
   }
   StagedRecord staged;
   staged.index = item.index;
@@ -85,11 +113,10 @@ bool Driver::submit_next() {
                    item.index);
     images_->add(std::move(staged));
   }
-  return true;
 }
 
 void Driver::submit_prepared(std::int64_t queue_ahead) {
-  while (engine_->num_waiting() < queue_ahead) {
+  while (engine_->num_waiting_images() < queue_ahead) {
     std::optional<StagedRecord> staged = images_->next();
     if (!staged) return;
     if (staged->fault) {

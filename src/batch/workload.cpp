@@ -121,6 +121,7 @@ void Workload::find_faults(Record& record, Entry& entry, std::optional<RecordFau
 
 void Workload::add_good(const Record& record, Entry& entry) {
   count_good(record, 1);
+  entry.has_images = !record.images.empty();
   if (!computes(record)) return;
   const bool chat = record.endpoint == Endpoint::kChat;
   const auto prompts = chat ? std::int64_t{1} : checked_cast<std::int64_t>(record.prompts.size());
@@ -309,6 +310,7 @@ void Workload::refuse_images(const LargeImages& large, const std::string& messag
   count_good(record, -1);
   images_->forget_uses(large.index, record);
   entry.worst_case = entry.sequences = 0;
+  entry.has_images = false;
   entry.image_blocks = entry.image_group = entry.seen_blocks = 0;
   mark_faulty(large.index, {std::move(refused.custom_id),
                             refused.content_hash,

@@ -124,7 +124,11 @@ void Engine::submit(Request request) {
   state.jobs.emplace(serial, std::move(job));
 }
 
-std::int64_t Engine::num_waiting() const { return state_->scheduler.num_waiting(); }
+std::int64_t Engine::num_waiting_texts() const {
+  return state_->scheduler.num_waiting() - num_waiting_images();
+}
+
+std::int64_t Engine::num_waiting_images() const { return state_->scheduler.num_waiting_images(); }
 
 bool Engine::idle() const { return state_->jobs.empty(); }
 

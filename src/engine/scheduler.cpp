@@ -1,6 +1,7 @@
 #include "caravan/engine/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
@@ -11,6 +12,10 @@ namespace {
 
 /// Running places that a sequence takes: its own, and those of the choices that will fork from it.
 std::int64_t slots_of(const Sequence& sequence) { return 1 + sequence.pending_forks; }
+
+bool is_older(const Sequence* a, const Sequence* b) {
+  return std::pair(a->serial, a->choice) < std::pair(b->serial, b->choice);
+}
 
 void clear(ScheduledStep& step) {
   step.plan.tokens.clear();
@@ -64,7 +69,11 @@ void Scheduler::submit(Sequence& sequence) {
   CARAVAN_ASSERT(sequence.state == Sequence::State::kIdle && sequence.remaining() > 0,
                  "a submitted sequence must be idle and have something to compute");
   sequence.state = Sequence::State::kWaiting;
-  waiting_.push_back(&sequence);
+  line_of(sequence).push_back(&sequence);
+}
+
+std::deque<Sequence*>& Scheduler::line_of(const Sequence& sequence) {
+  return sequence.images == nullptr ? waiting_texts_ : waiting_images_;
 }
 
 ScheduledStep& Scheduler::plan() {
@@ -88,11 +97,15 @@ ScheduledStep& Scheduler::plan() {
   for (Sequence* sequence : running_) add_next_rows(*sequence);
   // Who was just put back must not take the blocks at once that an older one needs next.
   if (num_put_backs_ == put_backs_before) {
-    while (budget_left() > 0 && admit()) add_next_rows(*running_.back());
+    while (budget_left() > 0) {
+      Sequence* const newcomer = admit();
+      if (newcomer == nullptr) break;
+      add_next_rows(*newcomer);
+    }
   }
   // What prompts did not need, also for those who came just now.
   add_image_work(static_cast<double>(budget_left()));
-  CARAVAN_ASSERT(!step_.empty() || (running_.empty() && waiting_.empty()),
+  CARAVAN_ASSERT(!step_.empty() || (running_.empty() && num_waiting() == 0),
                  "nothing can run, with {} sequences running, {} waiting and {} of {} blocks free",
                  num_running(), num_waiting(), blocks().num_free(), blocks().num_blocks());
   return step_;
@@ -118,30 +131,54 @@ void Scheduler::put_back_youngest() {
   tables_.release(sequence);
   images_.release(sequence);
   sequence.state = Sequence::State::kWaiting;
-  waiting_.push_front(&sequence);
+  line_of(sequence).push_front(&sequence);
   ++num_put_backs_;
 }
 
-/// Whether places and blocks are free.
-bool Scheduler::can_start(const Sequence& sequence, const BlockTables::Prefix& prefix) const {
-  if (!running_.empty() && slots_used_ + slots_of(sequence) > max_running_) return false;
-  // A free block for everyone who runs, so that the newcomer is not put back at once.
-  const std::int64_t wanted = tables_.blocks_to_start(sequence, prefix) + num_running();
-  return wanted <= blocks().num_free();
+/// The oldest of those that wait; null if nobody does.
+Sequence* Scheduler::first_waiting() const {
+  if (waiting_texts_.empty()) return waiting_images_.empty() ? nullptr : waiting_images_.front();
+  if (waiting_images_.empty()) return waiting_texts_.front();
+  return std::min(waiting_texts_.front(), waiting_images_.front(), is_older);
 }
 
-bool Scheduler::admit() {
-  if (waiting_.empty()) return false;
-  Sequence& sequence = *waiting_.front();
-  const BlockTables::Prefix prefix = tables_.find_prefix(sequence);
-  if (!can_start(sequence, prefix)) return false;
-  if (!images_.admit(sequence, prefix.num_positions, running_)) return false;
-  tables_.start(sequence, prefix);
-  waiting_.pop_front();
+Scheduler::Start Scheduler::start_of(Sequence& sequence) {
+  Start start{&sequence, tables_.find_prefix(sequence), slots_of(sequence), 0};
+  start.blocks = tables_.blocks_to_start(sequence, start.prefix);
+  return start;
+}
+
+/// Whether that many running places, and blocks with one more for everyone who runs, so that a
+/// newcomer is not put back at once, are free. An empty machine takes anybody.
+bool Scheduler::has_room(std::int64_t slots, std::int64_t blocks) const {
+  return (running_.empty() || slots_used_ + slots <= max_running_) &&
+         blocks + num_running() <= this->blocks().num_free();
+}
+
+/// Begins the next sequence; null if none can now. In order, but text does not wait for the images
+/// of others: it takes nothing that the first one in line could use, so that one begins as soon as
+/// images are given back.
+Sequence* Scheduler::admit() {
+  Sequence* const first = first_waiting();
+  if (first == nullptr) return nullptr;
+  const Start start = start_of(*first);
+  if (!has_room(start.slots, start.blocks)) return nullptr;
+  if (images_.admit(*first, start.prefix.num_positions, running_)) return begin(start);
+  if (waiting_texts_.empty()) return nullptr;
+  const Start text = start_of(*waiting_texts_.front());
+  if (!has_room(start.slots + text.slots, start.blocks + text.blocks)) return nullptr;
+  return begin(text);
+}
+
+Sequence* Scheduler::begin(const Start& start) {
+  Sequence& sequence = *start.sequence;
+  tables_.start(sequence, start.prefix);
+  line_of(sequence).pop_front();
   sequence.state = Sequence::State::kRunning;
-  slots_used_ += slots_of(sequence);
-  running_.push_back(&sequence);
-  return true;
+  slots_used_ += start.slots;
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), &sequence, is_older),
+                  &sequence);
+  return &sequence;
 }
 
 /// Rows of a prompt, but for those that others have computed meanwhile, or compute in this step:
@@ -230,9 +267,10 @@ std::int64_t Scheduler::drafts_for_each() {
                   [](const Sequence* sequence) { return sequence->remaining() > 1; })) {
     return 0;
   }
-  if (waiting_.empty()) return most;
-  const Sequence& next = *waiting_.front();
-  return can_start(next, tables_.find_prefix(next)) ? 0 : most;
+  Sequence* const next = first_waiting();
+  if (next == nullptr) return most;
+  const Start start = start_of(*next);
+  return has_room(start.slots, start.blocks) ? 0 : most;
 }
 
 void Scheduler::draft(Sequence& sequence, std::int64_t most) {
@@ -291,7 +329,8 @@ void Scheduler::fork(Sequence& parent, std::span<Sequence* const> children) {
     place = running_.insert(place, child) + 1;
     ++slots_used_;
   }
-  waiting_.insert(waiting_.begin(), late.begin(), late.end());
+  std::deque<Sequence*>& line = line_of(parent);
+  line.insert(line.begin(), late.begin(), late.end());
 }
 
 void Scheduler::repeat_last_row(Sequence& sequence) {
@@ -304,9 +343,11 @@ void Scheduler::repeat_last_row(Sequence& sequence) {
 void Scheduler::remove(Sequence& sequence) {
   switch (sequence.state) {
     case Sequence::State::kIdle: return;
-    case Sequence::State::kWaiting:
-      waiting_.erase(std::find(waiting_.begin(), waiting_.end(), &sequence));
+    case Sequence::State::kWaiting: {
+      std::deque<Sequence*>& line = line_of(sequence);
+      line.erase(std::find(line.begin(), line.end(), &sequence));
       break;
+    }
     case Sequence::State::kRunning:
       running_.erase(std::find(running_.begin(), running_.end(), &sequence));
       slots_used_ -= slots_of(sequence);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,11 @@
 namespace caravan::batch {
 
 struct DriverOptions {
-  std::int64_t queue_ahead = 64;  // requests handed to the engine before they can run
-  std::int64_t kv_blocks = 1;     // of the engine's pool, for progress lines
-  double sync_seconds = 5;        // between syncs of the journal
-  double log_seconds = 30;        // between progress lines
+  /// Requests of each kind (of text alone, with images) handed to the engine before they can run.
+  std::int64_t queue_ahead = 64;
+  std::int64_t kv_blocks = 1;  // of the engine's pool, for progress lines
+  double sync_seconds = 5;     // between syncs of the journal
+  double log_seconds = 30;     // between progress lines
   std::function<bool()> stop_requested;
   std::function<void()> keep_alive;  // called at every sync
 };
@@ -70,7 +72,10 @@ class Driver {
     std::size_t missing = 0;
     PreparedImages images;
   };
-  bool submit_next();
+  bool submit_texts(std::int64_t queue_ahead);
+  bool submit_images(std::int64_t queue_ahead);
+  std::optional<std::int64_t> next_record(std::int64_t& cursor, bool with_images) const;
+  void submit_record(std::int64_t index);
   void submit_prepared(std::int64_t queue_ahead);
   void submit(StagedRecord staged);
   void wait_for_images();
@@ -87,7 +92,9 @@ class Driver {
   Journal* journal_;
   ImageStage* images_;
   std::map<std::int64_t, Pending> pending_;  // by the id of its first request
-  std::int64_t next_record_ = 0;
+  // Records of text alone run past those that wait for images, and are looked for on their own.
+  std::int64_t next_text_ = 0;
+  std::int64_t next_images_ = 0;
   std::int64_t next_request_ = 0;
   RunCounts counts_;
 };

@@ -100,6 +100,11 @@ class Workload {
   /// Makes a good record faulty. @param message  what its images need and what there is.
   void refuse_images(const LargeImages& record, const std::string& message);
 
+  /// Whether a record is good and shows images. @pre 0 <= index < size().
+  bool has_images(std::int64_t index) const {
+    return entries_[static_cast<std::size_t>(index)].has_images;
+  }
+
   /// @pre 0 <= index < size().
   /// @throws IoError if the input has changed since.
   WorkItem item(std::int64_t index);
@@ -110,6 +115,7 @@ class Workload {
     std::uint64_t text_hash = 0;  // tells whether the file still says what was checked
     std::int32_t worst_case = 0;  // positions of its longest sequence
     std::int32_t sequences = 0;
+    bool has_images = false;
     // Of images that the model reads:
     std::int32_t image_blocks = 0;
     std::int32_t image_group = 0;

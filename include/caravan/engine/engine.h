@@ -61,10 +61,12 @@ class Engine {
   static std::string refusal(const Request& request, const model::LlamaConfig& config,
                              const EngineLimits& limits);
 
-  /// Queues a request; first come, first served.
+  /// Queues a request; first come, first served, but text need not wait for others' images.
   void submit(Request request);
-  /// Requests that are queued but not running: the caller keeps this small to bound memory.
-  std::int64_t num_waiting() const;
+  /// Requests that are queued but not running: the caller keeps this small to bound memory. Those
+  /// of text alone may overtake those with images, so that each kind wants a queue of its own.
+  std::int64_t num_waiting_texts() const;
+  std::int64_t num_waiting_images() const;
   bool idle() const;
 
   /// Plans, broadcasts and runs one step, samples, and returns the requests that finished.

@@ -5,10 +5,12 @@
 // Choices are served in the order of their requests. One is admitted when the blocks of all its
 // known tokens are free or there already, grows block by block, and when none is left the youngest
 // running one is put back: its blocks are freed, its tokens are kept, and what is not found in the
-// pool by then is computed again later. The oldest
-// always goes on, so everything ends. No step costs more because more requests wait. A sequence
-// whose next rows see an image that is not encoded yet keeps its place without rows; the work on
-// images goes along with the rows of the others. Plain logic: knows no model, no text.
+// pool by then is computed again later. The oldest always goes on, so everything ends. No step
+// costs more because more requests wait. Requests with images wait in a line of their own: while
+// its first one waits for room for its images, those of text alone are admitted beside it, as long
+// as its place and its blocks stay free. A sequence whose next rows see an image that is not
+// encoded yet keeps its place without rows; the work on images goes along with the rows of the
+// others. Plain logic: knows no model, no text.
 //
 // A step of few rows takes little longer than one of a single row, because it reads all weights in
 // any case. So when few choices run and nobody can join them, each gets rows for guesses of its
@@ -87,7 +89,11 @@ class Scheduler {
   void remove(Sequence& sequence);
 
   std::int64_t num_running() const { return std::ssize(running_); }
-  std::int64_t num_waiting() const { return std::ssize(waiting_); }
+  std::int64_t num_waiting() const {
+    return std::ssize(waiting_texts_) + std::ssize(waiting_images_);
+  }
+  /// Of these, those with images.
+  std::int64_t num_waiting_images() const { return std::ssize(waiting_images_); }
   std::int64_t num_put_backs() const { return num_put_backs_; }
   std::int64_t num_drafted() const { return num_drafted_; }
   std::int64_t num_accepted() const { return num_accepted_; }
@@ -98,8 +104,19 @@ class Scheduler {
  private:
   void grow_running();
   void put_back_youngest();
-  bool can_start(const Sequence& sequence, const BlockTables::Prefix& prefix) const;
-  bool admit();
+  /// What a waiting sequence takes when it begins to run.
+  struct Start {
+    Sequence* sequence = nullptr;
+    BlockTables::Prefix prefix;
+    std::int64_t slots = 0;
+    std::int64_t blocks = 0;
+  };
+  std::deque<Sequence*>& line_of(const Sequence& sequence);
+  Sequence* first_waiting() const;
+  Start start_of(Sequence& sequence);
+  bool has_room(std::int64_t slots, std::int64_t blocks) const;
+  Sequence* admit();
+  Sequence* begin(const Start& start);
   void settle_drafts();
   std::int64_t drafts_for_each();
   void draft(Sequence& sequence, std::int64_t most);
@@ -113,9 +130,10 @@ class Scheduler {
   std::int64_t max_running_;
   BlockTables tables_;
   ImageSchedule images_;
-  std::vector<Sequence*> running_;  // oldest first; all older than the waiting ones
-  std::deque<Sequence*> waiting_;   // oldest first
-  std::int64_t slots_used_ = 0;     // running ones and the forks they will have
+  std::vector<Sequence*> running_;        // oldest first; older than the waiting ones of their kind
+  std::deque<Sequence*> waiting_texts_;   // oldest first
+  std::deque<Sequence*> waiting_images_;  // those with images, oldest first
+  std::int64_t slots_used_ = 0;           // running ones and the forks they will have
   std::int64_t num_put_backs_ = 0;
   std::int64_t num_drafted_ = 0;
   std::int64_t num_accepted_ = 0;

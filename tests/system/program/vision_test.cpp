@@ -189,6 +189,36 @@ TEST_F(VisionTest, ImagesThatComeBackAreEncodedOnce) {
   EXPECT_NE(caravan(small).out.find("some images will be encoded again"), std::string::npos);
 }
 
+TEST_F(VisionTest, TextPassesRecordsThatWaitForImages) {
+  std::string picture = read_whole(folder_.file("02-image-first-0.bmp"));
+  std::string lines;
+  for (int i = 0; i < 20; ++i) {
+    picture[60] = static_cast<char>(i);
+    folder_.write(std::to_string(i) + ".bmp", picture);
+    const json content = {image_part(std::to_string(i) + ".bmp"),
+                          {{"type", "text"}, {"text", "?"}}};
+    lines += line("i" + std::to_string(i), {{{"role", "user"}, {"content", content}}}, 30);
+  }
+  for (int i = 0; i < 80; ++i) {
+    lines += line("t" + std::to_string(i),
+                  {{{"role", "user"}, {"content", "Text " + std::to_string(i)}}}, 30);
+  }
+  folder_.write("p.jsonl", lines);
+  const auto steps = [&](const std::string& name, const Arguments& more) -> std::int64_t {
+    Arguments all = {"--max-sequences", "8", "--speculation", "off"};
+    all.insert(all.end(), more.begin(), more.end());
+    const ProcessResult result = caravan(run(name + ".jsonl", all));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(read_whole(folder_.file(name + ".manifest.json"))).at("engine").at("steps");
+  };
+  const std::int64_t ample = steps("ample", {});
+  // Room for one image: its records come one after the other, and all text beside them.
+  const std::int64_t tight = steps("tight", {"--image-memory", "16K"});
+  EXPECT_GE(tight, 20 * 30);
+  EXPECT_LE(tight, 20 * 30 + 100) << "text took steps of its own; " << ample << " without waiting";
+  EXPECT_EQ(read_whole(folder_.file("tight.jsonl")), read_whole(folder_.file("ample.jsonl")));
+}
+
 TEST_F(VisionTest, ARecordHasAFixedNumberOfImagesAtMost) {
   const json part = image_part("02-image-first-0.bmp");
   const auto record = [&](const std::string& id, std::size_t images) {

@@ -275,6 +275,44 @@ TEST_F(EngineImages, TextFlowsWhileAnImageIsEncoded) {
   EXPECT_EQ(result.statistics.steps, 40) << units << " units went along with the text's rows";
 }
 
+TEST_F(EngineImages, GiveTheSameBitsWhenAStepEncodesSeveral) {
+  SamplingParams sampling;
+  sampling.temperature = 0;
+  sampling.logprobs = true;
+  sampling.max_tokens = 2;
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < 12; ++i) {
+    requests.push_back(make_request(i, 4, sampling));
+    test::show_images(requests.back(), {{1, i}});
+  }
+  EngineSetup setup = vision_setup();
+  setup.limits.image_blocks = 60;
+  setup.limits.max_sequences = 16;
+  setup.limits.max_step_tokens = 4000;
+  const auto result = run(setup, requests);
+  expect_same_answers(result.answers, run_alone(requests));
+  EXPECT_EQ(result.statistics.images_encoded, 12);
+  EXPECT_LE(result.statistics.steps, 6);
+}
+
+TEST_F(EngineImages, TextIsAnsweredBeforeRequestsThatWaitForImages) {
+  SamplingParams sampling;
+  sampling.temperature = 0;
+  sampling.max_tokens = 30;
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < 6; ++i) {
+    requests.push_back(make_request(i, 4, sampling));
+    test::show_images(requests.back(), {{1, 3 + 4 * i}});
+  }
+  for (std::int64_t i = 0; i < 12; ++i) requests.push_back(make_request(100 + i, 4, sampling));
+  EngineSetup setup = vision_setup();
+  const Answers ample = run(setup, requests).answers;
+  setup.limits.image_blocks = 5;  // one image
+  const auto result = run(setup, requests);
+  expect_same_answers(result.answers, ample);
+  EXPECT_LT(result.statistics.steps, 6 * 30 + 60) << "text took no steps of its own";
+}
+
 TEST_F(EngineImages, AskForPixels) {
   Request request = make_request(1, 5, {});
   test::show_images(request, {{1, 2}});

@@ -20,6 +20,8 @@ constexpr std::int64_t kPieces = 2;  // units at the end that write blocks
 
 std::int64_t tiles_of(std::int64_t number) { return number % model::kMaxTiles + 1; }
 
+enum Kind { kTexts, kWithImages };
+
 /// Requests run by a scheduler over an encoder and a pool that remember which image they hold.
 class Simulation {
  public:
@@ -69,6 +71,7 @@ class Simulation {
       }
     }
     check_references();
+    check_order();
     return true;
   }
 
@@ -90,6 +93,15 @@ class Simulation {
   std::int64_t num_rows() const { return num_rows_; }
   std::int64_t num_steps() const { return num_steps_; }
   std::int64_t num_busy_steps() const { return num_busy_steps_; }
+  std::int64_t num_running(Kind kind) const {
+    return count(
+        kind, [](const Sequence& sequence) { return sequence.state == Sequence::State::kRunning; });
+  }
+  std::int64_t num_done(Kind kind) const {
+    return count(kind, [](const Sequence& sequence) {
+      return sequence.num_generated() == sequence.request->sampling.max_tokens;
+    });
+  }
 
  private:
   struct Job {
@@ -98,6 +110,33 @@ class Simulation {
     ImageVisibility visibility;
     std::vector<std::unique_ptr<Sequence>> sequences;
   };
+
+  template <typename Condition>
+  std::int64_t count(Kind kind, const Condition& condition) const {
+    std::int64_t count = 0;
+    for (const auto& job : jobs_) {
+      if (job->numbers.empty() != (kind == kTexts)) continue;
+      for (const auto& sequence : job->sequences) {
+        if (condition(*sequence)) ++count;
+      }
+    }
+    return count;
+  }
+
+  /// Each kind keeps its order.
+  void check_order() const {
+    for (const Kind kind : {kTexts, kWithImages}) {
+      bool waiting_seen = false;
+      for (const auto& job : jobs_) {
+        if (job->numbers.empty() != (kind == kTexts)) continue;
+        for (const auto& sequence : job->sequences) {
+          if (sequence->state == Sequence::State::kWaiting) waiting_seen = true;
+          ASSERT_FALSE(waiting_seen && sequence->state == Sequence::State::kRunning)
+              << "sequence " << sequence->serial << "." << sequence->choice << " overtook";
+        }
+      }
+    }
+  }
 
   void encode(const ScheduledStep& step) {
     double rows = 0;
@@ -365,6 +404,52 @@ TEST(ImageSchedule, PromptsAndImagesShareTheBudget) {
   EXPECT_EQ(simulation.num_rows(), 100);
   simulation.run_to_end();
   EXPECT_EQ(simulation.num_steps(), 9 + 6 + 1);
+}
+
+/// Two thirds of the pool are one image: those with images run one after the other.
+SchedulerLimits one_image_limits() {
+  SchedulerLimits limits = ample_limits();
+  limits.max_step_tokens = 200;
+  limits.max_sequences = 6;
+  limits.images.num_blocks = 10;
+  limits.prefix_sharing = false;
+  return limits;
+}
+
+TEST(ImageSchedule, TextPassesThoseThatWaitForImages) {
+  Simulation simulation(one_image_limits());
+  SamplingParams sampling;
+  sampling.max_tokens = 10;
+  for (std::int64_t i = 0; i < 5; ++i) simulation.submit({kImage, 1}, {3 + 4 * i}, sampling);
+  for (std::int32_t i = 0; i < 20; ++i) simulation.submit({1, 2, i}, {}, sampling);
+  // Four of text at a time beside the one that has its image; the sixth place is the next one's.
+  std::int64_t most_texts = 0;
+  while (simulation.step()) {
+    ASSERT_LE(simulation.num_running(kWithImages), 1);
+    most_texts = std::max(most_texts, simulation.num_running(kTexts));
+    if (simulation.num_done(kTexts) == 20) break;
+  }
+  EXPECT_EQ(most_texts, 4);
+  EXPECT_LE(simulation.num_steps(), 5 * 12);
+  EXPECT_GE(simulation.num_done(kWithImages), 3) << "text takes no place from images";
+  simulation.run_to_end();
+  EXPECT_LE(simulation.num_steps(), 5 * 14);
+}
+
+TEST(ImageSchedule, ThoseWithImagesAreNotStarvedByText) {
+  Simulation simulation(one_image_limits());
+  SamplingParams sampling;
+  sampling.max_tokens = 10;
+  for (std::int64_t i = 0; i < 5; ++i) simulation.submit({kImage, 1}, {3 + 4 * i}, sampling);
+  std::int64_t steps = 0;
+  for (std::int32_t i = 0; simulation.num_done(kWithImages) < 5; ++steps) {
+    ASSERT_LT(steps, 5 * 14);
+    while (simulation.scheduler().num_waiting() - simulation.scheduler().num_waiting_images() < 8) {
+      simulation.submit({1, 2, ++i}, {}, sampling);
+    }
+    simulation.step();
+  }
+  simulation.run_to_end();
 }
 
 TEST(ImageSchedule, PlansGrowWithTheImagesSideBySideAndNotWithTheirSquare) {
