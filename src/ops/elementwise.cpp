@@ -10,26 +10,10 @@
 namespace caravan::ops {
 namespace {
 
-/// One row of the table; the stride between its elements is a panel's width.
-template <typename Element, typename ToFloat>
-void copy_embedding(const PackedWeight& table, std::int64_t token, const ToFloat& to_float,
-                    float* x) {
-  constexpr std::int64_t kPanel = PackedWeight::kPanel;
-  const std::int64_t width = table.in_features();
-  const auto* const lane =
-      static_cast<const Element*>(table.data()) + token / kPanel * width * kPanel + token % kPanel;
-  // Adding zero turns -0 into +0.
-  for (std::int64_t k = 0; k < width; ++k) x[k] = to_float(lane[k * kPanel]) + 0.0F;
-}
-
 void copy_embedding(const PackedWeight& table, std::int64_t token, float* x) {
-  switch (table.dtype()) {
-    case DType::kFloat32:
-      return copy_embedding<float>(
-          table, token, [](float value) { return value; }, x);
-    case DType::kBFloat16: return copy_embedding<std::uint16_t>(table, token, bf16_to_float, x);
-    case DType::kFloat16: return copy_embedding<std::uint16_t>(table, token, fp16_to_float, x);
-  }
+  table.copy_row(token, x);
+  // Adding zero turns -0 into +0.
+  for (std::int64_t k = 0; k < table.in_features(); ++k) x[k] += 0.0F;
 }
 
 }  // namespace

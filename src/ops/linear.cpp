@@ -26,18 +26,17 @@ void run(const Context& context, const LinearArgs& args, const Work& work) {
   }
 }
 
-void multiply(const Context& context, LinearArgs& args) {
+void multiply(const Context& context, Compute compute, LinearArgs& args) {
   if (args.rows == 0 || args.out == 0) return;
   const StandardFloats floats;
-  const KernelTable& kernels = context.kernels();
-  const bool packs = kernels.linear_packs(args.rows) && args.in > 0;
-  const std::int64_t packed = packs ? aligned_floats(args.rows * args.in) : 0;
-  const std::int64_t stacks = kernels.linear_stack_floats(args) * context.team().size();
+  const ProductKernels& kernels = context.products(compute);
+  const std::int64_t packed = aligned_floats(kernels.packed_floats(args));
+  const std::int64_t stacks = kernels.stack_floats(args) * context.team().size();
   // At least a line, so that kernels can form addresses from it.
   args.packed = context.scratch(packed + stacks + 16);
   args.stacks = args.packed + packed;
-  if (packs) run(context, args, [&](ThreadShare share) { kernels.linear_pack(args, share); });
-  run(context, args, [&](ThreadShare share) { kernels.linear(args, share); });
+  if (packed > 0) run(context, args, [&](ThreadShare share) { kernels.pack(args, share); });
+  run(context, args, [&](ThreadShare share) { kernels.multiply(args, share); });
 }
 
 void check_layout(const SliceLayout& layout, std::int64_t in) {
@@ -96,7 +95,7 @@ void linear(const Context& context, const at::Tensor& x, const PackedWeight& wei
   args.num_slices = 1;
   args.nodes = &root;
   if (bias.defined()) args.bias = vector_data(bias, weight.out_features(), "linear", "bias");
-  multiply(context, args);
+  multiply(context, weight.compute(), args);
 }
 
 void linear_sliced(const Context& context, const at::Tensor& x, const PackedWeight& weight,
@@ -125,7 +124,7 @@ void linear_sliced(const Context& context, const at::Tensor& x, const PackedWeig
   args.nodes = layout.nodes.data();
   args.first_slice = layout.first_slice;
   args.stack_levels = stack_levels(layout.nodes);
-  multiply(context, args);
+  multiply(context, weight.compute(), args);
 }
 
 }  // namespace caravan::ops

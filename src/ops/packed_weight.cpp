@@ -93,6 +93,50 @@ void fill_columns(Element* panels, std::int64_t in, std::int64_t out_features, R
   }
 }
 
+/// Rows as pairs of columns: [panel][k / 2][32][2]. Panel by panel, as above.
+void fill_pair_rows(std::uint16_t* panels, std::int64_t panel_elements, std::int64_t in,
+                    std::int64_t first, std::int64_t count, const std::uint16_t* source) {
+  constexpr std::int64_t kPanel = PackedWeight::kPanel;
+  constexpr std::int64_t kColumns = 128;
+  for (std::int64_t row = 0; row < count;) {
+    const std::int64_t out = first + row;
+    const std::int64_t rows = std::min(count - row, kPanel - out % kPanel);
+    std::uint16_t* const panel = panels + out / kPanel * panel_elements + out % kPanel * 2;
+    for (std::int64_t begin = 0; begin < in; begin += kColumns) {
+      const std::int64_t end = std::min(begin + kColumns, in);
+      for (std::int64_t lane = 0; lane < rows; ++lane) {
+        const std::uint16_t* const from = source + (row + lane) * in;
+        std::uint16_t* const target = panel + lane * 2;
+        std::int64_t k = begin;
+        for (; k + 1 < end; k += 2) std::memcpy(target + k * kPanel, from + k, 4);
+        if (k < end) target[k * kPanel] = from[k];
+      }
+    }
+    row += rows;
+  }
+}
+
+void fill_pair_columns(std::uint16_t* panels, std::int64_t panel_elements,
+                       std::int64_t out_features, Range columns, const std::uint16_t* source) {
+  constexpr std::int64_t kPanel = PackedWeight::kPanel;
+  for (std::int64_t k = columns.begin; k < columns.end; ++k) {
+    const std::uint16_t* const from = source + (k - columns.begin) * out_features;
+    for (std::int64_t out = 0; out < out_features; out += kPanel) {
+      const std::int64_t lanes = std::min(kPanel, out_features - out);
+      std::uint16_t* const target =
+          panels + out / kPanel * panel_elements + k / 2 * 2 * kPanel + k % 2;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) target[lane * 2] = from[out + lane];
+    }
+  }
+}
+
+/// `stride(k)` elements lie between element 0 and element k of a row.
+template <typename Element, typename ToFloat, typename Stride>
+void expand_row(const Element* lane, std::int64_t in, const ToFloat& to_float, const Stride& stride,
+                float* target) {
+  for (std::int64_t k = 0; k < in; ++k) target[k] = to_float(lane[stride(k)]);
+}
+
 }  // namespace
 
 at::Tensor allocate_huge(std::int64_t bytes) {
@@ -104,10 +148,13 @@ at::Tensor allocate_huge(std::int64_t bytes) {
       address, {bytes}, [length](void* pages) { munmap(pages, length); }, at::kByte);
 }
 
-PackedWeight::PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype)
-    : out_features_(out_features), in_features_(in_features), dtype_(dtype) {
+PackedWeight::PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype,
+                           Compute compute)
+    : out_features_(out_features), in_features_(in_features), dtype_(dtype), compute_(compute) {
   CARAVAN_ASSERT(out_features >= 0 && in_features >= 0, "a weight of {} x {}", out_features,
                  in_features);
+  CARAVAN_ASSERT(compute == Compute::kFloat32 || dtype == DType::kBFloat16,
+                 "bf16 computing needs bf16 weights, not {}", dtype_name(dtype));
   // Never null, also without elements: kernels form addresses from it.
   storage_ = allocate_huge(std::max<std::int64_t>(bytes(), 1));
 }
@@ -117,7 +164,10 @@ void PackedWeight::set_output_rows(std::int64_t first, std::int64_t count, const
                  "rows [{}, {}) of a weight with {} outputs", first, first + count, out_features_);
   if (count == 0 || in_features_ == 0) return;
   // Only the width of an element matters here.
-  if (element_bytes(dtype_) == 4) {
+  if (compute_ == Compute::kBFloat16) {
+    fill_pair_rows(static_cast<std::uint16_t*>(storage_.data_ptr()), panel_elements(), in_features_,
+                   first, count, static_cast<const std::uint16_t*>(source));
+  } else if (element_bytes(dtype_) == 4) {
     fill_rows_by_panel(static_cast<std::uint32_t*>(storage_.data_ptr()), in_features_, first, count,
                        static_cast<const std::uint32_t*>(source));
   } else {
@@ -131,7 +181,10 @@ void PackedWeight::set_input_rows(std::int64_t first, std::int64_t count, const 
                  "columns [{}, {}) of a weight with {} inputs", first, first + count, in_features_);
   const Range columns{first, first + count};
   if (columns.empty() || out_features_ == 0) return;
-  if (element_bytes(dtype_) == 4) {
+  if (compute_ == Compute::kBFloat16) {
+    fill_pair_columns(static_cast<std::uint16_t*>(storage_.data_ptr()), panel_elements(),
+                      out_features_, columns, static_cast<const std::uint16_t*>(source));
+  } else if (element_bytes(dtype_) == 4) {
     fill_columns(static_cast<std::uint32_t*>(storage_.data_ptr()), in_features_, out_features_,
                  columns, static_cast<const std::uint32_t*>(source));
   } else {
@@ -145,14 +198,39 @@ const void* PackedWeight::data() const {
 }
 
 std::int64_t PackedWeight::bytes() const {
-  return num_panels() * kPanel * in_features_ * element_bytes(dtype_);
+  return num_panels() * panel_elements() * element_bytes(dtype_);
 }
 
 float PackedWeight::element(std::int64_t out, std::int64_t k) const {
   CARAVAN_ASSERT(out >= 0 && out < out_features_ && k >= 0 && k < in_features_,
                  "element [{}, {}] of a weight of {} x {}", out, k, out_features_, in_features_);
-  const std::int64_t index = out / kPanel * in_features_ * kPanel + k * kPanel + out % kPanel;
+  const std::int64_t group = k_group();
+  const std::int64_t index = out / kPanel * panel_elements() + k / group * group * kPanel +
+                             out % kPanel * group + k % group;
   return load_element(data(), dtype_, index);
+}
+
+void PackedWeight::copy_row(std::int64_t out, float* target) const {
+  CARAVAN_ASSERT(out >= 0 && out < out_features_, "row {} of a weight with {} outputs", out,
+                 out_features_);
+  const auto* const bytes = static_cast<const std::byte*>(data());
+  const std::int64_t first = out / kPanel * panel_elements() + out % kPanel * k_group();
+  const std::byte* const lane = bytes + first * element_bytes(dtype_);
+  const auto apart = [](std::int64_t k) { return k * kPanel; };
+  const auto in_pairs = [](std::int64_t k) { return k / 2 * 2 * kPanel + k % 2; };
+  const auto* const halves = reinterpret_cast<const std::uint16_t*>(lane);
+  switch (dtype_) {
+    case DType::kFloat32:
+      return expand_row(
+          reinterpret_cast<const float*>(lane), in_features_, [](float value) { return value; },
+          apart, target);
+    case DType::kBFloat16:
+      if (compute_ == Compute::kBFloat16) {
+        return expand_row(halves, in_features_, bf16_to_float, in_pairs, target);
+      }
+      return expand_row(halves, in_features_, bf16_to_float, apart, target);
+    case DType::kFloat16: return expand_row(halves, in_features_, fp16_to_float, apart, target);
+  }
 }
 
 }  // namespace caravan::ops

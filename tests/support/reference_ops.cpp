@@ -44,8 +44,9 @@ std::vector<std::byte> encode(const std::vector<float>& values, DType dtype) {
   return bytes;
 }
 
-TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype) {
-  TestWeight weight{out, in, {}, ops::PackedWeight(out, in, dtype)};
+TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype,
+                         ops::Compute compute) {
+  TestWeight weight{out, in, {}, ops::PackedWeight(out, in, dtype, compute)};
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<std::size_t>(out * in));
   for (float& value : values) value = normal(random);
@@ -56,21 +57,6 @@ TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DTyp
   weight.packed.set_output_rows(0, out, stored.data());
   weight.dense = std::move(values);
   return weight;
-}
-
-float chain(const float* x, const float* weights, Range columns) {
-  float sum = 0;
-  for (std::int64_t k = columns.begin; k < columns.end; ++k) sum = std::fma(x[k], weights[k], sum);
-  return sum;
-}
-
-float tree_sum(const float* x, const float* weights, const std::vector<Range>& slices, Range node) {
-  if (node.size() == 1) return chain(x, weights, slices[static_cast<std::size_t>(node.begin)]);
-  // The left child is the largest power of two below the size.
-  const auto half =
-      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(node.size() - 1)));
-  return tree_sum(x, weights, slices, {node.begin, node.begin + half}) +
-         tree_sum(x, weights, slices, {node.begin + half, node.end});
 }
 
 double dot(const float* x, const float* weights, std::int64_t count) {

@@ -1,6 +1,6 @@
 #pragma once
-// Plain references of the operations (loops, double or one explicit chain), and what their tests
-// share: random operands, the instruction sets of this machine, comparison by bits.
+// What tests of the operations share: random operands, the instruction sets of this machine,
+// comparison by bits.
 
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace caravan::testing {
 
-/// Instruction sets that this CPU can run, generic first.
+/// Instruction sets that this CPU can run and that differ in float32 computing, generic first.
 std::vector<ops::Isa> supported_isas();
 
 using Random = std::mt19937;
@@ -33,16 +33,11 @@ struct TestWeight {
   std::vector<float> dense;  // [out][in], values that `dtype` holds exactly
   ops::PackedWeight packed;
 };
-TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype);
+TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype,
+                         ops::Compute compute = ops::Compute::kFloat32);
 
 /// `values` in the storage type.
 std::vector<std::byte> encode(const std::vector<float>& values, DType dtype);
-
-/// The chain that the contract promises: fma in increasing k over `columns`, from zero.
-float chain(const float* x, const float* weights, Range columns);
-
-/// The tree of SliceTree over slices [node.begin, node.end) of one output element, top down.
-float tree_sum(const float* x, const float* weights, const std::vector<Range>& slices, Range node);
 
 /// Product in double.
 double dot(const float* x, const float* weights, std::int64_t count);

@@ -11,34 +11,41 @@
 #include <string_view>
 
 #include "caravan/core/thread_team.h"
+#include "caravan/ops/compute.h"
 
 namespace caravan::ops {
 
 /// Builds of the one kernel source. All give the same bits; generic is plain C++ for any x86-64 and
-/// for reference.
-enum class Isa { kGeneric, kAvx2, kAvx512 };
+/// for reference. kAmx is kAvx512 with tile instructions for the products of bf16 computing.
+enum class Isa { kGeneric, kAvx2, kAvx512, kAmx };
 
-/// "generic", "avx2", "avx512".
+/// "generic", "avx2", "avx512", "amx".
 std::string_view isa_name(Isa isa);
 
-/// The best build that this CPU and operating system can run.
-Isa detect_isa();
+/// The best build for `compute` that this CPU and operating system can run.
+Isa detect_isa(Compute compute = Compute::kFloat32);
+/// Also asks the system to let this process use tile registers, if `isa` has them.
 bool isa_supported(Isa isa);
 
 struct KernelTable;  // src/ops/cpu/kernel_table.h
+struct ProductKernels;
 
 /// Borrows the team. Operations with one context run one at a time.
 class Context {
  public:
   /// @throws DeviceError if this CPU cannot run `isa`.
-  Context(ThreadTeam& team, Isa isa);
+  Context(ThreadTeam& team, Isa isa, Compute compute = Compute::kFloat32);
   ~Context();
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
 
   ThreadTeam& team() const { return *team_; }
   Isa isa() const { return isa_; }
+  /// How the matrices are to be multiplied that are loaded for this context; products go by their
+  /// weight (PackedWeight::compute).
+  Compute compute() const { return compute_; }
   const KernelTable& kernels() const { return *kernels_; }
+  const ProductKernels& products(Compute compute) const;
 
   /// At least `count` floats, 64-byte aligned, for the length of one operation. Grows to the
   /// largest request and stays, so that a steady loop allocates nothing; each call may move it.
@@ -48,6 +55,7 @@ class Context {
   struct Scratch;
   ThreadTeam* team_;
   Isa isa_;
+  Compute compute_;
   const KernelTable* kernels_;
   std::unique_ptr<Scratch> scratch_;
 };

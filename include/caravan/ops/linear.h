@@ -3,6 +3,13 @@
 // is one FMA chain in increasing k, from zero, in float32; a sliced product has one such chain per
 // slice and adds slices in tree order. So no result depends on the number of rows, threads, ranks
 // or the instruction set.
+//
+// A weight of bf16 computing (PackedWeight::compute) has other chains, those of the tile
+// instruction TDPBF16PS, with the same independence. Inputs are rounded to bf16, nearest even. Each
+// slice is cut into runs of 32 columns, the last one filled up with zeros. A run has two FMA chains
+// from zero in increasing k, one over even and one over odd columns; the slice's sum is, run after
+// run from zero, sum + (even + odd). In these steps subnormal operands count as zero and subnormal
+// results become zero; slices are added, and the bias, as ever.
 
 #include <ATen/core/Tensor.h>
 

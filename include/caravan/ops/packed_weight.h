@@ -1,11 +1,12 @@
 #pragma once
 // A weight matrix in the layout that the kernels stream: panels of consecutive output features,
-// k-major inside.
+// k-major inside; for bf16 computing, pairs of k side by side, as the tile instructions take them.
 //
 // Elements keep the checkpoint's type (bf16, fp16 or fp32) and are expanded to float32 in
 // registers, which is exact. Filled piece by piece at load, so that no second copy of the matrix
-// ever exists. Memory is one huge-page-advised block of round_up(out, panel) * in elements. Leaves
-// out: reading files (model/weight_source.h), products (linear.h).
+// ever exists. Memory is one huge-page-advised block of round_up(out, panel) * in elements (in
+// rounded up to pairs for bf16 computing). Leaves out: reading files (model/weight_source.h),
+// products (linear.h).
 
 #include <ATen/core/Tensor.h>
 
@@ -13,18 +14,22 @@
 
 #include "caravan/core/dtype.h"
 #include "caravan/core/partition.h"
+#include "caravan/ops/compute.h"
 
 namespace caravan::ops {
 
 class PackedWeight {
  public:
-  /// Output features per panel; a panel is [in][kPanel] elements, missing features of the last one
-  /// are zero.
+  /// Output features per panel; a panel is [in][kPanel] elements, or [in / 2][kPanel][2] for bf16
+  /// computing; missing features of the last one, and the second half of a last pair that has
+  /// none, are zero.
   static constexpr std::int64_t kPanel = 32;
 
   PackedWeight() = default;
   /// An all-zero matrix y[out] = sum_k W[out, k] x[k]; `out_features` and `in_features` may be 0.
-  PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype);
+  /// @pre bf16 computing takes bf16 elements.
+  PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype,
+               Compute compute = Compute::kFloat32);
 
   /// Stores output rows [first, first + count): `source` is [count, in] row-major, elements of
   /// dtype().
@@ -37,16 +42,24 @@ class PackedWeight {
   std::int64_t in_features() const { return in_features_; }
   std::int64_t num_panels() const { return ceil_div(out_features_, kPanel); }
   DType dtype() const { return dtype_; }
+  Compute compute() const { return compute_; }
   const void* data() const;
   std::int64_t bytes() const;
 
-  /// Element W[out, k] as float32 (for the embedding look-up, tests and references).
+  /// Element W[out, k] as float32 (for tests and references).
   float element(std::int64_t out, std::int64_t k) const;
+  /// Row `out` as float32: in_features() values (the embedding look-up).
+  void copy_row(std::int64_t out, float* target) const;
 
  private:
+  std::int64_t panel_elements() const { return round_up(in_features_, k_group()) * kPanel; }
+  /// Columns that lie side by side for each output feature.
+  std::int64_t k_group() const { return compute_ == Compute::kBFloat16 ? 2 : 1; }
+
   std::int64_t out_features_ = 0;
   std::int64_t in_features_ = 0;
   DType dtype_ = DType::kFloat32;
+  Compute compute_ = Compute::kFloat32;
   at::Tensor storage_;  // uint8, huge-page aligned
 };
 

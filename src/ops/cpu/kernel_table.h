@@ -31,8 +31,17 @@ struct LinearArgs {
   const SliceTree::Node* nodes = nullptr;  // their slices: global indices from first_slice on
   std::int64_t first_slice = 0;
   std::int64_t stack_levels = 0;  // tiles that wait for their right sibling, at most
-  float* packed = nullptr;        // rows * in floats, where linear_packs says so
-  float* stacks = nullptr;        // linear_stack_floats for each thread
+  float* packed = nullptr;        // ProductKernels::packed_floats
+  float* stacks = nullptr;        // ProductKernels::stack_floats for each thread
+};
+
+/// How products of one kind are computed: all inputs are packed, then all threads multiply.
+struct ProductKernels {
+  /// Floats that `pack` fills; 0: inputs are read in place.
+  std::int64_t (*packed_floats)(const LinearArgs& args);
+  std::int64_t (*stack_floats)(const LinearArgs& args);
+  void (*pack)(const LinearArgs& args, ThreadShare share);
+  void (*multiply)(const LinearArgs& args, ThreadShare share);
 };
 
 /// Most queries that one attention tile can have in any build.
@@ -60,11 +69,8 @@ struct AttentionTile {
 };
 
 struct KernelTable {
-  /// Whether `linear` reads LinearArgs::packed, made by linear_pack before.
-  bool (*linear_packs)(std::int64_t rows);
-  std::int64_t (*linear_stack_floats)(const LinearArgs& args);
-  void (*linear_pack)(const LinearArgs& args, ThreadShare share);
-  void (*linear)(const LinearArgs& args, ThreadShare share);
+  ProductKernels linear;       // of float32 computing
+  ProductKernels linear_bf16;  // of bf16 computing
 
   int attention_queries;  // most queries a tile may have
   void (*attention)(const AttentionTile& tile);
@@ -89,5 +95,7 @@ struct KernelTable {
 extern const KernelTable kGenericKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+/// bf16 computing with tile instructions; all else is done by kAvx512Kernels.
+extern const ProductKernels kAmxKernels;
 
 }  // namespace caravan::ops

@@ -2,8 +2,12 @@
 
 // Each file uses those before it.
 // clang-format off
+#include "spans.inl"
 #include "tile.inl"
 #include "linear.inl"
+#include "bf16_block.inl"
+#include "bf16_chains.inl"
+#include "linear_bf16.inl"
 #include "math.inl"
 #include "attention.inl"
 #include "rows.inl"
@@ -11,10 +15,8 @@
 // clang-format on
 
 constexpr KernelTable kTable = {
-    .linear_packs = linear_packs,
-    .linear_stack_floats = linear_stack_floats,
-    .linear_pack = linear_pack,
-    .linear = linear,
+    .linear = {linear_packed_floats, linear_stack_floats, linear_pack, linear},
+    .linear_bf16 = kBf16Products,
     .attention_queries = kTileRows,
     .attention = attention,
     .rms_norm = rms_norm,

@@ -1,6 +1,8 @@
 // The kernels built for plain C++ for any x86-64. Everything lives in an unnamed namespace, so that
 // no function compiled for this instruction set can replace one of another build at link time.
 
+#include <immintrin.h>
+
 #include "kernel_table.h"
 
 namespace caravan::ops {

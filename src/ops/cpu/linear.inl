@@ -6,7 +6,6 @@
 // sibling is there; level 0 is the output itself. So the order of additions depends on the node
 // alone.
 
-constexpr std::int64_t kPanelWidth = 32;   // PackedWeight::kPanel
 constexpr std::int64_t kDepthBlock = 256;  // columns whose weights are expanded at a time
 constexpr std::int64_t kRowGroup = 96;     // rows that share an expansion
 // How far ahead weights that are read in place are fetched: hardware prefetch alone leaves a
@@ -14,26 +13,12 @@ constexpr std::int64_t kRowGroup = 96;     // rows that share an expansion
 constexpr std::int64_t kPrefetchColumns = 16;
 constexpr int kUnpackedRows = 4;  // up to here rows are read in place
 
-struct Span {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-/// Part `index` of `total` in `parts` nearly equal parts, the larger ones first.
-CARAVAN_INLINE Span part_of(std::int64_t total, std::int64_t parts, std::int64_t index) {
-  const std::int64_t base = total / parts;
-  const std::int64_t larger = total % parts;
-  const std::int64_t begin = index * base + lesser(index, larger);
-  return {begin, begin + base + (index < larger ? 1 : 0)};
-}
-CARAVAN_INLINE std::int64_t parts_of(std::int64_t total, std::int64_t most) {
-  return (total + most - 1) / most;
-}
-
 /// Groups of rows, and the tiles inside each: sizes as equal as possible.
 CARAVAN_INLINE std::int64_t num_groups(std::int64_t rows) { return parts_of(rows, kRowGroup); }
 
-bool linear_packs(std::int64_t rows) { return rows > lesser(kUnpackedRows, kTileRows); }
+std::int64_t linear_packed_floats(const LinearArgs& args) {
+  return args.rows > lesser(kUnpackedRows, kTileRows) ? args.rows * args.in : 0;
+}
 
 /// Width of a row of a waiting tile: outputs that are in flight together.
 CARAVAN_INLINE std::int64_t stack_width(std::int64_t rows) {
@@ -163,17 +148,6 @@ CARAVAN_INLINE Place place_of(const LinearArgs& args, const TileSite& site, std:
             args.y_stride, args.out - site.column};
   }
   return {site.stack + (level - 1) * site.level_stride, site.stack_stride, kPanelWidth * 8};
-}
-
-template <int Rows, int Vecs>
-CARAVAN_INLINE void add_bias(const LinearArgs& args, std::int64_t column, Tile<Rows, Vecs>& tile) {
-  Tile<1, Vecs> bias;
-  load_tile(Place{const_cast<float*>(args.bias) + column, 0, args.out - column}, bias);
-  CARAVAN_UNROLL for (int m = 0; m < Rows; ++m) {
-    CARAVAN_UNROLL for (int v = 0; v < Vecs; ++v) {
-      tile.sum[m][v] = add(tile.sum[m][v], bias.sum[0][v]);
-    }
-  }
 }
 
 /// All slices (or pieces of them) of one chunk for one tile.

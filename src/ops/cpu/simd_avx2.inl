@@ -5,6 +5,10 @@ constexpr int kTileVecs = 1;
 /// Vectors of outputs in flight for a product of few rows: as many chains as 16 registers hold.
 constexpr int vecs_for_rows(int rows) { return rows == 1 ? 4 : rows <= 2 ? 2 : 1; }
 
+/// Tile of the bf16 products: two chains for each output.
+constexpr int kChainRows = 2;
+constexpr int kChainVecs = 1;
+
 struct Vec {
   __m256 low;
   __m256 high;
@@ -27,6 +31,22 @@ CARAVAN_INLINE Vec load(const BFloat16* source) {
 }
 CARAVAN_INLINE __m256 expand_fp16(const Float16* source) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(source)));
+}
+/// Even and odd elements of 32 consecutive ones.
+CARAVAN_INLINE __m256 even_eight(const BFloat16* source) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+}
+CARAVAN_INLINE __m256 odd_eight(const BFloat16* source) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
+  return _mm256_castsi256_ps(_mm256_and_si256(pairs, upper));
+}
+CARAVAN_INLINE Vec load_even(const BFloat16* source) {
+  return {even_eight(source), even_eight(source + 16)};
+}
+CARAVAN_INLINE Vec load_odd(const BFloat16* source) {
+  return {odd_eight(source), odd_eight(source + 16)};
 }
 CARAVAN_INLINE Vec load(const Float16* source) {
   return {expand_fp16(source), expand_fp16(source + 8)};
@@ -115,4 +135,7 @@ CARAVAN_INLINE float fold_max(Vec a) {
 }
 CARAVAN_INLINE void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+}
+CARAVAN_INLINE void prefetch_far(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T1);
 }

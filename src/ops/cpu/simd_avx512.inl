@@ -5,6 +5,10 @@ constexpr int kTileVecs = 2;
 /// Vectors of outputs in flight for a product of few rows: as many chains as 32 registers hold.
 constexpr int vecs_for_rows(int rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2; }
 
+/// Tile of the bf16 products: two chains for each output.
+constexpr int kChainRows = 6;
+constexpr int kChainVecs = 2;
+
 struct Vec {
   __m512 all;
 };
@@ -15,6 +19,14 @@ CARAVAN_INLINE Vec load(const float* source) { return {_mm512_loadu_ps(source)};
 CARAVAN_INLINE Vec load(const BFloat16* source) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+}
+/// Even and odd elements of 32 consecutive ones.
+CARAVAN_INLINE Vec load_even(const BFloat16* source) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(source), 16))};
+}
+CARAVAN_INLINE Vec load_odd(const BFloat16* source) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(source), upper))};
 }
 CARAVAN_INLINE Vec load(const Float16* source) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)))};
@@ -66,4 +78,7 @@ CARAVAN_INLINE float fold_max(Vec a) {
 }
 CARAVAN_INLINE void prefetch(const void* address) {
   _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T0);
+}
+CARAVAN_INLINE void prefetch_far(const void* address) {
+  _mm_prefetch(static_cast<const char*>(address), _MM_HINT_T1);
 }

@@ -6,6 +6,10 @@ constexpr int kTileVecs = 1;
 /// Vectors of outputs in flight for a product of few rows.
 constexpr int vecs_for_rows(int) { return 1; }
 
+/// Tile of the bf16 products: two chains for each output.
+constexpr int kChainRows = 2;
+constexpr int kChainVecs = 1;
+
 struct Vec {
   float lane[16];
 };
@@ -50,6 +54,15 @@ CARAVAN_INLINE Vec load(const float* source) {
 CARAVAN_INLINE Vec load(const BFloat16* source) {
   return map_lanes(
       [&](int i) { return bits_float(static_cast<std::uint32_t>(source[i].bits) << 16); });
+}
+/// Even and odd elements of 32 consecutive ones.
+CARAVAN_INLINE Vec load_even(const BFloat16* source) {
+  return map_lanes(
+      [&](int i) { return bits_float(static_cast<std::uint32_t>(source[2 * i].bits) << 16); });
+}
+CARAVAN_INLINE Vec load_odd(const BFloat16* source) {
+  return map_lanes(
+      [&](int i) { return bits_float(static_cast<std::uint32_t>(source[2 * i + 1].bits) << 16); });
 }
 CARAVAN_INLINE Vec load(const Float16* source) {
   return map_lanes([&](int i) { return half_float(source[i].bits); });
@@ -128,3 +141,4 @@ CARAVAN_INLINE float fold_max(Vec a) {
   return a.lane[0];
 }
 CARAVAN_INLINE void prefetch(const void*) {}
+CARAVAN_INLINE void prefetch_far(const void*) {}

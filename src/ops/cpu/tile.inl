@@ -92,3 +92,14 @@ CARAVAN_INLINE void store_tile(const Place& place, const Tile<Rows, Vecs>& tile)
     }
   }
 }
+
+template <int Rows, int Vecs>
+CARAVAN_INLINE void add_bias(const LinearArgs& args, std::int64_t column, Tile<Rows, Vecs>& tile) {
+  Tile<1, Vecs> bias;
+  load_tile(Place{const_cast<float*>(args.bias) + column, 0, args.out - column}, bias);
+  CARAVAN_UNROLL for (int m = 0; m < Rows; ++m) {
+    CARAVAN_UNROLL for (int v = 0; v < Vecs; ++v) {
+      tile.sum[m][v] = add(tile.sum[m][v], bias.sum[0][v]);
+    }
+  }
+}

@@ -8,45 +8,26 @@
 #include <cmath>
 
 #include "caravan/core/error.h"
-#include "support/reference_ops.h"
+#include "support/reference_products.h"
 
 namespace caravan::ops {
 namespace {
 
+using testing::chains;
 using testing::Random;
 using testing::random_rows;
 using testing::random_weight;
+using testing::run_linear;
 using testing::same_bits;
+using testing::slices_of;
+using testing::sum_over_ranks;
 using testing::TestWeight;
+using testing::trees;
 
 struct Shape {
   std::int64_t out;
   std::int64_t in;
 };
-
-at::Tensor run_linear(const Context& context, const at::Tensor& x, const TestWeight& weight,
-                      const at::Tensor& bias = {}) {
-  // NaN and a wider row show elements that are not written, or written where they should not be.
-  at::Tensor wide = at::full({x.size(0), weight.out + 3}, std::nan(""), at::kFloat);
-  at::Tensor y = wide.narrow(1, 0, weight.out);
-  linear(context, x, weight.packed, bias, y);
-  EXPECT_TRUE(wide.narrow(1, weight.out, 3).isnan().all().item<bool>());
-  return y;
-}
-
-/// The promised chains, element by element.
-at::Tensor chains(const at::Tensor& x, const TestWeight& weight) {
-  at::Tensor y = at::empty({x.size(0), weight.out}, at::kFloat);
-  const at::Tensor rows = x.contiguous();
-  for (std::int64_t n = 0; n < x.size(0); ++n) {
-    for (std::int64_t o = 0; o < weight.out; ++o) {
-      y.data_ptr<float>()[n * weight.out + o] =
-          testing::chain(rows.const_data_ptr<float>() + n * weight.in,
-                         weight.dense.data() + o * weight.in, {0, weight.in});
-    }
-  }
-  return y;
-}
 
 TEST(Linear, EqualsItsChainInEveryShapeTypeAndInstructionSet) {
   ThreadTeam team(2);
@@ -152,67 +133,6 @@ TEST(Linear, RejectsShapesThatDoNotFit) {
                InternalError);
   at::Tensor part = y.narrow(1, 0, 4);
   EXPECT_THROW(linear(context, part, weight.packed, {}, y), InternalError);
-}
-
-/// Slices of these widths over consecutive columns.
-std::vector<Range> slices_of(const std::vector<std::int64_t>& widths) {
-  std::vector<Range> slices;
-  std::int64_t begin = 0;
-  for (const std::int64_t width : widths) {
-    slices.push_back({begin, begin + width});
-    begin += width;
-  }
-  return slices;
-}
-
-/// What ranks that own the slices `owned` compute together.
-at::Tensor sum_over_ranks(const Context& context, const at::Tensor& x, const TestWeight& weight,
-                          const std::vector<Range>& slices, const std::vector<Range>& owned) {
-  const SliceTree tree(static_cast<std::int64_t>(slices.size()));
-  std::vector<SliceTree::Node> nodes;
-  std::vector<at::Tensor> values;
-  for (const Range& mine : owned) {
-    if (mine.empty()) continue;
-    const std::int64_t first = slices[static_cast<std::size_t>(mine.begin)].begin;
-    const std::int64_t last = slices[static_cast<std::size_t>(mine.end - 1)].end;
-    SliceLayout layout;
-    layout.first_slice = mine.begin;
-    layout.nodes = tree.cover(mine);
-    for (std::int64_t s = mine.begin; s < mine.end; ++s) {
-      const Range& slice = slices[static_cast<std::size_t>(s)];
-      layout.slices.push_back({slice.begin - first, slice.end - first});
-    }
-    PackedWeight packed(weight.out, last - first, weight.packed.dtype());
-    std::vector<float> columns;
-    for (std::int64_t o = 0; o < weight.out; ++o) {
-      const auto row = weight.dense.begin() + o * weight.in;
-      columns.insert(columns.end(), row + first, row + last);
-    }
-    packed.set_output_rows(0, weight.out, testing::encode(columns, packed.dtype()).data());
-    const auto num_nodes = static_cast<std::int64_t>(layout.nodes.size());
-    at::Tensor partials = at::full({num_nodes, x.size(0), weight.out}, std::nan(""), at::kFloat);
-    linear_sliced(context, x.narrow(1, first, last - first), packed, layout, partials);
-    for (std::int64_t i = 0; i < num_nodes; ++i) values.push_back(partials[i]);
-    nodes.insert(nodes.end(), layout.nodes.begin(), layout.nodes.end());
-  }
-  for (const SliceTree::Addition& step : tree.finish(nodes)) {
-    values[static_cast<std::size_t>(step.target)].add_(
-        values[static_cast<std::size_t>(step.source)]);
-  }
-  return values[0];
-}
-
-at::Tensor trees(const at::Tensor& x, const TestWeight& weight, const std::vector<Range>& slices) {
-  at::Tensor y = at::empty({x.size(0), weight.out}, at::kFloat);
-  const Range all{0, static_cast<std::int64_t>(slices.size())};
-  for (std::int64_t n = 0; n < x.size(0); ++n) {
-    for (std::int64_t o = 0; o < weight.out; ++o) {
-      y.data_ptr<float>()[n * weight.out + o] =
-          testing::tree_sum(x.const_data_ptr<float>() + n * weight.in,
-                            weight.dense.data() + o * weight.in, slices, all);
-    }
-  }
-  return y;
 }
 
 TEST(LinearSliced, EqualsItsTreeForAnyNumberOfSlices) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "caravan/core/error.h"
 #include "caravan/ops/context.h"
 #include "support/reference_ops.h"
@@ -18,6 +20,9 @@ void expect_equal(const PackedWeight& packed, const std::vector<float>& dense) {
       ASSERT_EQ(packed.element(o, k), dense[static_cast<std::size_t>(o * in + k)])
           << o << ", " << k;
     }
+    std::vector<float> row(static_cast<std::size_t>(in));
+    packed.copy_row(o, row.data());
+    ASSERT_TRUE(std::equal(row.begin(), row.end(), dense.begin() + o * in)) << o;
   }
 }
 
@@ -25,12 +30,18 @@ TEST(PackedWeight, IsFilledByRowsOrColumnsInAnyPieces) {
   Random random(41);
   constexpr std::int64_t kOut = 107;
   constexpr std::int64_t kIn = 75;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    const testing::TestWeight weight = testing::random_weight(random, kOut, kIn, dtype);
+  struct Form {
+    DType dtype;
+    Compute compute;
+  };
+  for (const auto& [dtype, compute] :
+       {Form{DType::kFloat32, Compute::kFloat32}, Form{DType::kBFloat16, Compute::kFloat32},
+        Form{DType::kFloat16, Compute::kFloat32}, Form{DType::kBFloat16, Compute::kBFloat16}}) {
+    const testing::TestWeight weight = testing::random_weight(random, kOut, kIn, dtype, compute);
     expect_equal(weight.packed, weight.dense);
 
     const std::vector<std::byte> rows = testing::encode(weight.dense, dtype);
-    PackedWeight by_rows(kOut, kIn, dtype);
+    PackedWeight by_rows(kOut, kIn, dtype, compute);
     for (std::int64_t first = 0; first < kOut; first += 50) {
       const std::int64_t count = std::min<std::int64_t>(50, kOut - first);
       by_rows.set_output_rows(first, count, rows.data() + first * kIn * element_bytes(dtype));
@@ -44,7 +55,7 @@ TEST(PackedWeight, IsFilledByRowsOrColumnsInAnyPieces) {
       }
     }
     const std::vector<std::byte> columns = testing::encode(transposed, dtype);
-    PackedWeight by_columns(kOut, kIn, dtype);
+    PackedWeight by_columns(kOut, kIn, dtype, compute);
     for (std::int64_t first = 0; first < kIn; first += 32) {
       const std::int64_t count = std::min<std::int64_t>(32, kIn - first);
       by_columns.set_input_rows(first, count, columns.data() + first * kOut * element_bytes(dtype));
@@ -57,6 +68,7 @@ TEST(PackedWeight, StartsAsZerosAndTakesEmptySizes) {
   const PackedWeight zeros(40, 3, DType::kBFloat16);
   EXPECT_EQ(zeros.bytes(), 64 * 3 * 2);
   EXPECT_EQ(zeros.num_panels(), 2);
+  EXPECT_EQ(PackedWeight(40, 3, DType::kBFloat16, Compute::kBFloat16).bytes(), 64 * 4 * 2);
   expect_equal(zeros, std::vector<float>(120, 0.0F));
   PackedWeight no_outputs(0, 7, DType::kFloat32);
   no_outputs.set_output_rows(0, 0, nullptr);
@@ -85,7 +97,7 @@ TEST(AllocateHuge, IsAlignedAndZero) {
 TEST(Context, TakesInstructionSetsOfThisCpu) {
   EXPECT_TRUE(isa_supported(Isa::kGeneric));
   EXPECT_TRUE(isa_supported(detect_isa()));
-  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     ThreadTeam team(1);
     if (isa_supported(isa)) {
       EXPECT_EQ(Context(team, isa).isa(), isa);
