@@ -80,6 +80,7 @@ batch::Manifest make_manifest(const JobOptions& options, PreparedRun& prepared,
   manifest.ranks = facts.ranks;
   manifest.device = facts.device;
   manifest.kernels = facts.kernels;
+  manifest.compute = ops::compute_name(options.compute);
   manifest.threads_per_rank = facts.threads;
   manifest.inputs = prepared.workload().input_paths();
   manifest.output = options.output;

@@ -22,7 +22,7 @@ Names<log::Level> log_levels() {
 
 Names<std::optional<ops::Isa>> instruction_sets() {
   Names<std::optional<ops::Isa>> names = {{"auto", std::nullopt}};
-  for (const auto isa : {ops::Isa::kAvx2, ops::Isa::kAvx512, ops::Isa::kGeneric}) {
+  for (const auto isa : {ops::Isa::kAmx, ops::Isa::kAvx2, ops::Isa::kAvx512, ops::Isa::kGeneric}) {
     names.emplace_back(ops::isa_name(isa), isa);
   }
   return names;
@@ -199,8 +199,14 @@ void add_execution(Table& table) {
       &JobOptions::device,
       {{"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}}));
   table.add(choice_option<std::optional<ops::Isa>>(
-      {"isa", "auto|avx2|avx512|generic", "build of the kernels; all give the same bits"},
+      {"isa", "auto|amx|avx2|avx512|generic", "build of the kernels; all give the same bits"},
       &JobOptions::isa, instruction_sets()));
+  using ops::Compute;
+  table.add(choice_option<Compute>(
+      {"compute", "fp32|bf16",
+       "operands of products; bf16: their inputs are rounded to bf16, for checkpoints stored as "
+       "bf16: faster on CPUs with AMX, other answers, the same on every CPU"},
+      &JobOptions::compute, {{"fp32", Compute::kFloat32}, {"bf16", Compute::kBFloat16}}));
   table.add(number_option<std::int64_t>({"max-sequences", "N", "sequences that run at once"},
                                         &JobOptions::max_sequences, {1, 1 << 20}));
   table.add(number_option<std::int64_t>(

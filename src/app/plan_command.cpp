@@ -176,6 +176,10 @@ ExitCode plan_architecture(const JobOptions& options, std::int64_t num_ranks,
   const checkpoint::Architecture architecture = checkpoint::read_architecture(options.model);
   const model::LlamaConfig& config = architecture.config;
   const DType dtype = options.dtype.value_or(architecture.dtype);
+  CARAVAN_CHECK(options.compute == ops::Compute::kFloat32 || dtype == DType::kBFloat16, ConfigError,
+                "--compute bf16 multiplies weights stored as bf16, but this is a plan for {}: add "
+                "--dtype bf16, or use --compute fp32",
+                dtype_name(dtype));
   MemoryRequest request = memory_request(options, config, dtype);
   std::string text =
       fmt::format("model      {} (architecture of {}, planned as {})\n{}", architecture.name,

@@ -61,6 +61,13 @@ void check_texts(const JobOptions& options) {
   faults.require_none();
 }
 
+void check_compute(const JobOptions& options, DType dtype) {
+  CARAVAN_CHECK(options.compute == ops::Compute::kFloat32 || dtype == DType::kBFloat16, ConfigError,
+                "--compute bf16 multiplies weights stored as bf16, but {} stores {}: convert the "
+                "source again with --dtype bf16, or use --compute fp32",
+                options.model, dtype_name(dtype));
+}
+
 }  // namespace
 
 void check_options(Command command, const JobOptions& options) {
@@ -147,6 +154,7 @@ void PreparedRun::open_parts() {
     log::info("model {} ({}, {}): header and tokenizer in {:.2f} s", description.name,
               dtype_name(description.dtype),
               format_bytes(static_cast<double>(model_->file.file_bytes())), watch.seconds());
+    faults.attempt([&] { check_compute(options_, description.dtype); });
   }
   if (!options_.output.empty()) names_.emplace(options_.output);
   if (!options_.inputs.empty()) {

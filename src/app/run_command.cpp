@@ -196,7 +196,7 @@ class Run {
     host_ = own.host;
     local_ranks_ = own.local_size;
     facts_.threads = threads_on(own);
-    const ops::Isa isa = options_.isa.value_or(ops::detect_isa());
+    const ops::Isa isa = options_.isa.value_or(ops::detect_isa(options_.compute));
     facts_.kernels = ops::isa_name(isa);
     for (const auto& rank : placement) {
       facts_.ranks.push_back(fmt::format("{} (local rank {} of {}, {} CPUs)", rank.host,
@@ -205,15 +205,15 @@ class Run {
     if (leads()) {
       log::info("{} on {} rank(s): {}", program_version(), communicator_->size(),
                 parallel::describe_placement(placement));
-      log::info("device: {}; {} thread(s) for each rank, {} kernels", facts_.device, facts_.threads,
-                facts_.kernels);
+      log::info("device: {}; {} thread(s) for each rank, {} kernels, {} computing", facts_.device,
+                facts_.threads, facts_.kernels, ops::compute_name(options_.compute));
       for (const std::string& warning : parallel::placement_warnings(placement, facts_.threads)) {
         log::warning("{}", warning);
       }
     }
     agreed(*communicator_, [&] {
       team_.emplace(facts_.threads);
-      context_.emplace(*team_, isa);
+      context_.emplace(*team_, isa, options_.compute);
     });
   }
 

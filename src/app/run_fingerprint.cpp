@@ -15,6 +15,7 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   batch::Fingerprint parts;
   parts["output format"] = std::to_string(batch::kOutputVersion);
   parts["numerics"] = std::to_string(batch::kNumericsVersion);
+  parts["compute"] = std::string(ops::compute_name(options_.compute));
   parts["input hash"] = workload_->input_hash();
   parts["records"] = std::to_string(workload_->size());
   parts["model hash"] = description.content_hash;

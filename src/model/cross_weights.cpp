@@ -29,7 +29,7 @@ CrossLayerWeights load_layer(WeightLoader& loader, std::int64_t layer) {
   CrossLayerWeights weights;
   weights.attn_norm = loader.whole_vector(name("attn_norm"));
   weights.query = loader.matrix(name("wq"));
-  weights.key_value = ops::PackedWeight(2 * kv_size, config.hidden_size, loader.dtype(name("wk")));
+  weights.key_value = loader.empty_matrix(name("wk"), 2 * kv_size, config.hidden_size);
   loader.read_outputs(name("wk"), 0, weights.key_value);
   loader.read_outputs(name("wv"), kv_size, weights.key_value);
   weights.query_norm = loader.whole_vector(name("q_norm"));
@@ -37,7 +37,7 @@ CrossLayerWeights load_layer(WeightLoader& loader, std::int64_t layer) {
   weights.output = loader.transposed_matrix(name("wo"));
   weights.attention_gate = loader.gate(name("gate_attn"));
   weights.ffn_norm = loader.whole_vector(name("ffn_norm"));
-  weights.gate_up = ops::PackedWeight(2 * ffn, config.hidden_size, loader.dtype(name("w1")));
+  weights.gate_up = loader.empty_matrix(name("w1"), 2 * ffn, config.hidden_size);
   loader.read_outputs(name("w1"), 0, weights.gate_up);
   loader.read_outputs(name("w3"), ffn, weights.gate_up);
   weights.down = loader.transposed_matrix(name("w2"));

@@ -21,11 +21,11 @@ LayerWeights load_layer(WeightLoader& loader, std::int64_t layer) {
 
   LayerWeights weights;
   weights.attn_norm = loader.whole_vector(name("attn_norm"));
-  weights.qkv = ops::PackedWeight(query_size + 2 * kv_size, width, loader.dtype(name("wq")));
+  weights.qkv = loader.empty_matrix(name("wq"), query_size + 2 * kv_size, width);
   loader.read_outputs(name("wq"), 0, weights.qkv);
   loader.read_outputs(name("wk"), query_size, weights.qkv);
   loader.read_outputs(name("wv"), query_size + kv_size, weights.qkv);
-  weights.output = ops::PackedWeight(width, query_size, loader.dtype(name("wo")));
+  weights.output = loader.empty_matrix(name("wo"), width, query_size);
   loader.read_inputs(name("wo"), weights.output);
   if (config.attention_bias) {
     weights.qkv_bias = at::empty({query_size + 2 * kv_size}, at::kFloat);
@@ -35,10 +35,10 @@ LayerWeights load_layer(WeightLoader& loader, std::int64_t layer) {
     weights.output_bias = loader.whole_vector(name("wo.bias"));
   }
   weights.ffn_norm = loader.whole_vector(name("ffn_norm"));
-  weights.gate_up = ops::PackedWeight(2 * ffn, width, loader.dtype(name("w1")));
+  weights.gate_up = loader.empty_matrix(name("w1"), 2 * ffn, width);
   loader.read_outputs(name("w1"), 0, weights.gate_up);
   loader.read_outputs(name("w3"), ffn, weights.gate_up);
-  weights.down = ops::PackedWeight(width, ffn, loader.dtype(name("w2")));
+  weights.down = loader.empty_matrix(name("w2"), width, ffn);
   loader.read_inputs(name("w2"), weights.down);
   if (config.mlp_bias) {
     weights.gate_up_bias = at::empty({2 * ffn}, at::kFloat);
@@ -52,13 +52,13 @@ LayerWeights load_layer(WeightLoader& loader, std::int64_t layer) {
 }  // namespace
 
 DecoderWeights load_decoder_weights(const LlamaConfig& config, const ShardShape& shape,
-                                    WeightSource& source,
+                                    WeightSource& source, ops::Compute compute,
                                     const std::function<void(std::int64_t bytes)>& progress) {
-  WeightLoader loader(config, shape, source, progress);
+  WeightLoader loader(config, shape, source, compute, progress);
   DecoderWeights weights;
   weights.tied = config.tied_embeddings;
   weights.embedding =
-      ops::PackedWeight(shape.local_vocab_size(), config.hidden_size, loader.dtype("text.embed"));
+      loader.empty_matrix("text.embed", shape.local_vocab_size(), config.hidden_size);
   loader.read_outputs("text.embed", 0, weights.embedding);
   weights.bytes = weights.embedding.bytes();
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -69,8 +69,7 @@ DecoderWeights load_decoder_weights(const LlamaConfig& config, const ShardShape&
   }
   weights.final_norm = loader.whole_vector("text.final_norm");
   if (!config.tied_embeddings) {
-    weights.head =
-        ops::PackedWeight(shape.local_vocab_size(), config.hidden_size, loader.dtype("text.head"));
+    weights.head = loader.empty_matrix("text.head", shape.local_vocab_size(), config.hidden_size);
     loader.read_outputs("text.head", 0, weights.head);
     weights.bytes += weights.head.bytes();
   }

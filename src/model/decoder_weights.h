@@ -40,7 +40,7 @@ struct DecoderWeights {
 /// Reads this rank's rows of every tensor, at most about 16 MiB at a time.
 /// @throws ConfigError, IoError from the source.
 DecoderWeights load_decoder_weights(const LlamaConfig& config, const ShardShape& shape,
-                                    WeightSource& source,
+                                    WeightSource& source, ops::Compute compute,
                                     const std::function<void(std::int64_t bytes)>& progress);
 
 }  // namespace caravan::model

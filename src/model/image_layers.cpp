@@ -51,7 +51,7 @@ ImageLayers::ImageLayers(const LayerHost& host, WeightSource& source, LayerBuffe
       buffers_(std::move(buffers)),
       weights_([&] {
         const ShardShape shape = shape_on(communicator_, config_);
-        WeightLoader loader(config_, shape, source, progress);
+        WeightLoader loader(config_, shape, source, context_.compute(), progress);
         return load_cross_weights(loader);
       }()),
       encoder_(config_, source, context_, communicator_, progress),

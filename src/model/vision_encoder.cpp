@@ -143,7 +143,7 @@ VisionEncoder::State::State(const LlamaConfig& model_config, WeightSource& sourc
       attention_sum(vision_attention_row_sum(config, shape)),
       ffn_sum(vision_ffn_row_sum(config, shape)),
       keys(pool_shape(config, shape)) {
-  WeightLoader loader(config, shape, source, progress);
+  WeightLoader loader(config, shape, source, context.compute(), progress);
   weights = load_vision_weights(loader);
   const std::int64_t image_rows = most_rows(vision);
   const std::int64_t query_size = shape.vision_heads.size() * vision.head_dim();

@@ -26,10 +26,10 @@ namespace caravan::model {
 /// At most about 16 MiB of a tensor are in memory besides the weight that is being filled.
 class WeightLoader {
  public:
-  /// Borrows all of them.
+  /// Borrows all of them. @param compute  how matrices will be multiplied.
   WeightLoader(const LlamaConfig& config, const ShardShape& shape, WeightSource& source,
-               const std::function<void(std::int64_t)>& progress)
-      : config_(config), shape_(shape), source_(source), progress_(progress) {
+               ops::Compute compute, const std::function<void(std::int64_t)>& progress)
+      : config_(config), shape_(shape), source_(source), compute_(compute), progress_(progress) {
     for (TensorSpec& spec : tensor_specs(config)) {
       std::string name = spec.name;
       specs_.emplace(std::move(name), std::move(spec));
@@ -38,6 +38,18 @@ class WeightLoader {
 
   const TensorSpec& spec(const std::string& name) const { return specs_.at(name); }
   DType dtype(const std::string& name) const { return source_.dtype(spec(name)); }
+
+  /// An empty matrix for the stored elements of `name` and of what is computed with it.
+  /// @throws ConfigError if it cannot be multiplied as asked.
+  ops::PackedWeight empty_matrix(const std::string& name, std::int64_t outputs,
+                                 std::int64_t inputs) const {
+    const DType stored = dtype(name);
+    CARAVAN_CHECK(compute_ == ops::Compute::kFloat32 || stored == DType::kBFloat16, ConfigError,
+                  "tensor {} is stored as {}, but --compute bf16 multiplies bf16 weights: convert "
+                  "the checkpoint with --dtype bf16, or use --compute fp32",
+                  name, dtype_name(stored));
+    return {outputs, inputs, stored, compute_};
+  }
 
   /// Calls `use(first, count, data)` for pieces of this rank's rows, `first` counted from its own
   /// first row.
@@ -89,14 +101,16 @@ class WeightLoader {
   /// A matrix of which every rank holds the rows that the shard plan gives it, as output features.
   ops::PackedWeight matrix(const std::string& name) {
     const TensorSpec& tensor = spec(name);
-    ops::PackedWeight weight(shape_.rows_of(tensor, config_).size(), tensor.columns, dtype(name));
+    ops::PackedWeight weight =
+        empty_matrix(name, shape_.rows_of(tensor, config_).size(), tensor.columns);
     read_outputs(name, 0, weight);
     return weight;
   }
   /// A transposed matrix, this rank's rows as input features.
   ops::PackedWeight transposed_matrix(const std::string& name) {
     const TensorSpec& tensor = spec(name);
-    ops::PackedWeight weight(tensor.columns, shape_.rows_of(tensor, config_).size(), dtype(name));
+    ops::PackedWeight weight =
+        empty_matrix(name, tensor.columns, shape_.rows_of(tensor, config_).size());
     read_inputs(name, weight);
     return weight;
   }
@@ -121,6 +135,7 @@ class WeightLoader {
   const LlamaConfig& config_;
   const ShardShape& shape_;
   WeightSource& source_;
+  ops::Compute compute_;
   const std::function<void(std::int64_t)>& progress_;
   std::map<std::string, TensorSpec> specs_;
   std::vector<std::byte> buffer_;

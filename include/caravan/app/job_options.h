@@ -59,6 +59,7 @@ struct JobOptions {
   std::optional<std::int64_t> threads;
   DeviceKind device = DeviceKind::kAuto;
   std::optional<ops::Isa> isa;
+  ops::Compute compute = ops::Compute::kFloat32;
   std::int64_t max_sequences = 64;
   std::int64_t max_step_tokens = 512;
   std::optional<std::int64_t> kv_memory;     // bytes per rank

@@ -22,6 +22,7 @@ struct Manifest {
   std::vector<std::string> ranks;                                  // where each sits
   std::string device;                                              // where it was computed, as text
   std::string kernels;                                             // instruction set
+  std::string compute;                                             // operands of products
   int threads_per_rank = 1;
   std::vector<std::string> inputs;
   std::string output;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -45,6 +46,7 @@ class SmolLm2 : public testing::Test {
   }
 
   static std::string model() { return (folder_ / "model.h5").string(); }
+  static std::string bf16_model() { return (folder_ / "bf16.h5").string(); }
   static std::string path(const std::string& name) { return (folder_ / name).string(); }
 
   /// Greedy and sampled requests of the stored chats.
@@ -77,12 +79,13 @@ class SmolLm2 : public testing::Test {
   /// Runs the requests and gives the choices and usage of each record, as text, by custom_id.
   static std::map<std::string, std::string> run(const std::string& name, int ranks,
                                                 const std::vector<Json>& lines,
-                                                const std::vector<std::string>& options) {
+                                                const std::vector<std::string>& options,
+                                                const std::string& model_path = model()) {
     std::ofstream input(path(name + ".jsonl"));
     for (const Json& line : lines) input << line.dump() << "\n";
     input.close();
     std::vector<std::string> command = {
-        CARAVAN_PROGRAM,       "run",      "--model",          model(), "--input",
+        CARAVAN_PROGRAM,       "run",      "--model",          model_path, "--input",
         path(name + ".jsonl"), "--output", path(name + ".out")};
     command.insert(command.end(), options.begin(), options.end());
     if (ranks > 1) {
@@ -117,8 +120,9 @@ class SmolLm2 : public testing::Test {
     std::vector<Json> order;
     std::vector<std::string> options;
   };
-  static void expect_same(const Cut& cut, const std::map<std::string, std::string>& base) {
-    const auto answers = run(cut.name, cut.ranks, cut.order, cut.options);
+  static void expect_same(const Cut& cut, const std::map<std::string, std::string>& base,
+                          const std::string& model_path = model()) {
+    const auto answers = run(cut.name, cut.ranks, cut.order, cut.options, model_path);
     for (const auto& [id, answer] : base) {
       ASSERT_TRUE(answers.contains(id)) << cut.name << ", " << id;
       EXPECT_EQ(answers.at(id), answer) << cut.name << ", " << id;
@@ -215,6 +219,73 @@ TEST_F(SmolLm2, StopsWhereTheReferenceStops) {
     const bool stops = chat["stop_step"] >= 0;
     EXPECT_EQ(choice["finish_reason"], stops ? "stop" : "length") << id;
     EXPECT_EQ(choice["message"]["content"], chat["text_until_stop"]) << id;
+  }
+}
+
+// Log-probabilities of the chosen tokens as far as both answers choose the same.
+struct Agreement {
+  double largest = 0;
+  double sum = 0;
+  int tokens = 0;  // compared
+  int same = 0;    // answers
+};
+
+void compare(const Json& answer, const Json& other, Agreement& agreement) {
+  const Json& tokens = answer["choices"][0]["token_ids"];
+  const Json& others = other["choices"][0]["token_ids"];
+  std::size_t i = 0;
+  for (; i < tokens.size() && tokens[i] == others[i]; ++i) {
+    const double difference =
+        std::abs(answer["choices"][0]["logprobs"]["content"][i]["logprob"].get<double>() -
+                 other["choices"][0]["logprobs"]["content"][i]["logprob"].get<double>());
+    agreement.largest = std::max(agreement.largest, difference);
+    agreement.sum += difference;
+    agreement.tokens += 1;
+  }
+  agreement.same += i == tokens.size() ? 1 : 0;
+}
+
+TEST_F(SmolLm2, Bf16ComputingIsCloseToFp32AndGivesTheSameBytesHoweverTheJobIsCut) {
+  const auto converted =
+      test::run_process({CARAVAN_PROGRAM, "convert", source_, bf16_model(), "--dtype", "bf16"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const std::vector<Json> lines = requests();
+  const std::vector<std::string> bf16 = {"--compute", "bf16", "--threads"};
+  const auto with = [&bf16](std::vector<std::string> more) {
+    more.insert(more.begin(), bf16.begin(), bf16.end());
+    return more;
+  };
+  const auto base = run("bf16-base", 1, lines, with({"2"}), bf16_model());
+  const auto exact = run("fp32-of-bf16", 1, lines, {"--threads", "2"}, bf16_model());
+  Agreement agreement;
+  int answers = 0;
+  for (const auto& [id, answer] : base) {
+    if (!id.starts_with("greedy-")) continue;
+    compare(Json::parse(answer), Json::parse(exact.at(id)), agreement);
+    ++answers;
+  }
+  ASSERT_GT(agreement.tokens, 100);
+  const double mean = agreement.sum / agreement.tokens;
+  std::cout << "bf16 against fp32 computing: " << agreement.same << " of " << answers
+            << " greedy answers alike; log-probabilities differ by " << mean
+            << " in the mean and at most " << agreement.largest << " over " << agreement.tokens
+            << " tokens\n";
+  EXPECT_GT(agreement.largest, 0) << "--compute bf16 changes nothing";
+  EXPECT_LT(mean, 0.05);
+  EXPECT_LT(agreement.largest, 1);
+
+  std::vector<Json> reversed(lines.rbegin(), lines.rend());
+  for (const Cut& cut :
+       std::vector<Cut>{{"bf16-two-ranks", 2, lines, with({"1"})},
+                        {"bf16-three-ranks", 3, reversed, with({"1", "--max-step-tokens", "100"})},
+                        {"bf16-one-thread-small-chunks", 1, reversed,
+                         with({"1", "--max-sequences", "6", "--max-step-tokens", "23"})},
+                        {"bf16-avx2", 1, reversed, with({"2", "--isa", "avx2"})}}) {
+    expect_same(cut, base, bf16_model());
+  }
+  for (const std::size_t i : {std::size_t{0}, lines.size() / 2}) {
+    expect_same({"bf16-alone-" + std::to_string(i), 1, {lines[i]}, with({"2"})},
+                {{lines[i]["custom_id"], base.at(lines[i]["custom_id"])}}, bf16_model());
   }
 }
 
