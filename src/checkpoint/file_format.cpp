@@ -10,6 +10,7 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "caravan/io/hdf5.h"
+#include "token_bits.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -31,10 +32,6 @@ constexpr std::pair<text::SpacePrefix, const char*> kSpacePrefixes[] = {
     {text::SpacePrefix::kEverySegmentUnlessSpaced, "every segment unless spaced"},
     {text::SpacePrefix::kFirstSegmentUnlessSpaced, "first segment unless spaced"},
 };
-
-// Second column of added_token_ids.
-constexpr std::int32_t kSpecialBit = 1;
-constexpr std::int32_t kNormalizedBit = 2;
 
 /// One group of the file, for messages.
 struct Part {
@@ -164,8 +161,7 @@ void write_tokenizer(const Part& part, const text::TokenizerSpec& spec) {
   std::vector<std::int32_t> added;  // id and bits
   for (const text::AddedToken& token : spec.added_tokens) {
     contents.push_back(token.content);
-    added.insert(added.end(), {token.id, (token.special ? kSpecialBit : 0) |
-                                             (token.normalized ? kNormalizedBit : 0)});
+    added.insert(added.end(), {token.id, token_bits(token)});
   }
   write_texts(part, "added_tokens", contents);
   io::write_int32_dataset(part.group, "added_token_ids", added, 2, part.place("added_token_ids"));
@@ -199,9 +195,12 @@ text::TokenizerSpec read_tokenizer(const Part& part) {
   CARAVAN_CHECK(added.size() == 2 * contents.size(), ConfigError,
                 "{} has {} values, expected two for each of {} added tokens", added_place.text(),
                 added.size(), contents.size());
-  for (std::size_t i = 0; i < contents.size(); ++i)
-    spec.added_tokens.push_back({added[2 * i], contents[i], (added[2 * i + 1] & kSpecialBit) != 0,
-                                 (added[2 * i + 1] & kNormalizedBit) != 0});
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    text::AddedToken& token = spec.added_tokens.emplace_back();
+    token.id = added[2 * i];
+    token.content = contents[i];
+    set_token_bits(token, added[2 * i + 1]);
+  }
   spec.split_patterns = read_texts(part, "split_patterns");
   spec.ignore_merges = read_flag(part, "ignore_merges");
   spec.add_bos = read_flag(part, "add_bos");

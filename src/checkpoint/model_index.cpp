@@ -1,6 +1,7 @@
 #include "model_index.h"
 
 #include "caravan/io/sha256.h"
+#include "token_bits.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -20,6 +21,16 @@ void sentencepiece_fields(Bytes& bytes, Spec& spec) {
   for (auto& token : spec.added_tokens) bytes.field(token.normalized);
 }
 
+// One byte, as "special" alone had: the hash of a file without further options stays what it was.
+void options_field(ByteWriter& bytes, const text::AddedToken& token) {
+  bytes.field(static_cast<std::uint8_t>(token_bits(token) & ~kNormalizedBit));
+}
+void options_field(ByteReader& bytes, text::AddedToken& token) {
+  std::uint8_t bits = 0;
+  bytes.field(bits);
+  set_token_bits(token, bits);
+}
+
 template <typename Bytes, typename Spec>
 void tokenizer_fields(Bytes& bytes, Spec& spec) {
   bytes.field(spec.kind);
@@ -31,7 +42,7 @@ void tokenizer_fields(Bytes& bytes, Spec& spec) {
   bytes.list(spec.added_tokens, [&](auto& token) {
     bytes.field(token.id);
     bytes.field(token.content);
-    bytes.field(token.special);
+    options_field(bytes, token);
   });
   bytes.list(spec.split_patterns);
   bytes.field(spec.ignore_merges);

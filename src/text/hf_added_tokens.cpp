@@ -45,17 +45,6 @@ std::vector<std::string> special_contents(const Json& special_map) {
   return contents;
 }
 
-/// Options that change how plain text is cut. Special tokens never come from plain text; the white
-/// space beside them in chat layouts stays as the layouts write it.
-void check_options(const Json& entry, const AddedToken& added, const std::string& where) {
-  for (const char* option : {"single_word", "lstrip", "rstrip"}) {
-    CARAVAN_CHECK(!JsonReader(entry, where).boolean(option).value_or(false) || added.special,
-                  InputError,
-                  "{}: added token \"{}\" with {} = true is not supported, unless it is special",
-                  where, added.content, option);
-  }
-}
-
 }  // namespace
 
 std::string& token_slot(TokenizerSpec& spec, std::int32_t id) {
@@ -95,13 +84,30 @@ void AddedTokenTable::add(AddedToken added, const std::string& where) {
     if (added.normalized) {  // matched in the spelling behind the normalizer
       added.content = SpaceRules(spec_).apply(added.content, SpaceRules::Segment::kFirst);
     }
-    token_slot(spec_, added.id) = added.special ? std::string() : bytes;
+    // Only what the vocabulary has as well can come out of merging.
+    token_slot(spec_, added.id) = added.special || new_id ? std::string() : bytes;
     spec_.added_tokens.push_back(std::move(added));
-  } else if (AddedToken& known = spec_.added_tokens[place->second]; added.special) {
-    // Special in one of the files is special: users can never type it.
-    known = std::move(added);
-    token_slot(spec_, known.id).clear();
+    return;
   }
+  AddedToken& known = spec_.added_tokens[place->second];
+  // How it is matched stands in the file that is read last, as in the library.
+  known.single_word = added.single_word;
+  known.lstrip = added.lstrip;
+  known.rstrip = added.rstrip;
+  if (!added.special) return;
+  // Special in one of the files is special: users can never type it.
+  known = std::move(added);
+  token_slot(spec_, known.id).clear();
+}
+
+AddedToken AddedTokenTable::known_or_new(std::int32_t id, const std::string& content) const {
+  AddedToken token;
+  if (const auto place = places_.find(id); place != places_.end())
+    token = spec_.added_tokens[place->second];
+  token.id = id;
+  token.content = content;
+  token.normalized = false;
+  return token;
 }
 
 void AddedTokenTable::add(const Json& entry, std::int32_t id, const std::string& where) {
@@ -110,7 +116,9 @@ void AddedTokenTable::add(const Json& entry, std::int32_t id, const std::string&
   const JsonReader fields(entry, where);
   added.content = fields.need_text("content");
   added.special = fields.boolean("special").value_or(false);
-  check_options(entry, added, where);
+  added.single_word = fields.boolean("single_word").value_or(false);
+  added.lstrip = fields.boolean("lstrip").value_or(false);
+  added.rstrip = fields.boolean("rstrip").value_or(false);
   added.normalized = !added.special && normalizer_ == Normalizer::kBeforeAddedTokens &&
                      fields.boolean("normalized").value_or(true);
   add(std::move(added), where);
@@ -151,7 +159,7 @@ void AddedTokenTable::read_added_tokens(const std::string& text, const Json& spe
   const std::vector<std::string> special = special_contents(special_map);
   for (const auto& [content, value] : file.items()) {
     const std::string where = fmt::format("added_tokens.json: \"{}\"", content);
-    AddedToken added{id_of(value, kMaxVocabulary, where), content};
+    AddedToken added = known_or_new(id_of(value, kMaxVocabulary, where), content);
     added.special = std::find(special.begin(), special.end(), content) != special.end();
     add(std::move(added), where);
   }
@@ -160,7 +168,10 @@ void AddedTokenTable::read_added_tokens(const std::string& text, const Json& spe
 void AddedTokenTable::mark_special(const Json& special_map) {
   for (const std::string& content : special_contents(special_map)) {
     const auto id = find(content);
-    if (id && places_.contains(*id)) add(AddedToken{*id, content, true}, kMapName);
+    if (!id || !places_.contains(*id)) continue;
+    AddedToken marked = known_or_new(*id, content);
+    marked.special = true;
+    add(std::move(marked), kMapName);
   }
 }
 

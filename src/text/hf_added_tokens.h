@@ -35,6 +35,8 @@ class AddedTokenTable {
  private:
   void add(const Json& entry, std::int32_t id, const std::string& where);
   void add(AddedToken added, const std::string& where);
+  /// A token of this content with the options of the one that has this id already.
+  AddedToken known_or_new(std::int32_t id, const std::string& content) const;
   void read_decoder(const Json& decoder);
   void read_added_tokens(const std::string& text, const Json& special_map);
   void read_named_ids(const Json& config, const Json& special_map);

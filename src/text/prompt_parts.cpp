@@ -1,6 +1,9 @@
 #include "prompt_parts.h"
 
+#include <algorithm>
+
 #include "caravan/core/error.h"
+#include "white_space.h"
 
 namespace caravan::text {
 
@@ -17,15 +20,32 @@ void PromptParts::text(std::string_view text) {
   parts_.back().text.append(text);
 }
 
+// Some control tokens take the white space beside them along.
+std::string_view PromptParts::text_beside_tokens(std::size_t index) const {
+  const auto takes = [&](std::size_t neighbour, bool AddedToken::*option) {
+    const auto& added = tokenizer_->spec().added_tokens;
+    return neighbour < parts_.size() &&
+           std::any_of(added.begin(), added.end(), [&](const AddedToken& token) {
+             return token.*option && token.id == parts_[neighbour].id;
+           });
+  };
+  std::string_view text = parts_[index].text;
+  if (index > 0 && takes(index - 1, &AddedToken::rstrip))
+    text.remove_prefix(leading_white_space(text));
+  if (takes(index + 1, &AddedToken::lstrip)) text.remove_suffix(trailing_white_space(text));
+  return text;
+}
+
 std::vector<std::int32_t> PromptParts::encode() const {
   std::vector<std::int32_t> ids;
-  for (const Part& part : parts_) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
     if (part.id != kText) {
       ids.push_back(part.id);
       continue;
     }
-    const auto encoded =
-        tokenizer_->encode(part.text, ids.empty() ? TextPlace::kStart : TextPlace::kBehindToken);
+    const auto encoded = tokenizer_->encode(
+        text_beside_tokens(i), ids.empty() ? TextPlace::kStart : TextPlace::kBehindToken);
     ids.insert(ids.end(), encoded.begin(), encoded.end());
   }
   return ids;

@@ -1,6 +1,7 @@
 #pragma once
 // A prompt before it is encoded: control tokens and the text between them.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,6 +33,8 @@ class PromptParts {
     std::int32_t id = kText;
     std::string text;  // kText
   };
+
+  std::string_view text_beside_tokens(std::size_t index) const;
 
   const Tokenizer* tokenizer_;
   std::vector<Part> parts_;

@@ -15,7 +15,7 @@
 namespace caravan::text {
 namespace {
 
-/// Stands for "no bound": dropped spaces need no token at all.
+/// Stands for "no bound": spaces that are dropped, or go along with a token, need none.
 constexpr std::size_t kUnboundedTextBytes = std::size_t{1} << 40;
 
 /// The spec itself, once it is known to be free of faults.
@@ -39,9 +39,14 @@ struct Tokenizer::State {
         normalized_added(spec.added_tokens, AddedTokenMatcher::Which::kNormalized) {
     for (const std::string& pattern : spec.split_patterns) patterns.emplace_back(pattern);
     for (const AddedToken& added : spec.added_tokens) {
-      if (!added.special) continue;
-      content_of_special.emplace(added.id, added.content);
-      special_ids.emplace(added.content, added.id);
+      if (added.special) {
+        content_of_special.emplace(added.id, added.content);
+        special_ids.emplace(added.content, added.id);
+      } else if (vocabulary.bytes(added.id).empty()) {
+        bytes_of_added.emplace(added.id, spec.kind == TokenizerKind::kSentencePiece
+                                             ? with_plain_spaces(added.content)
+                                             : added.content);
+      }
     }
     max_token_bytes = max_text_of_a_token();
   }
@@ -59,6 +64,7 @@ struct Tokenizer::State {
   AddedTokenMatcher all_added;
   AddedTokenMatcher normalized_added;
   std::map<std::int32_t, std::string> content_of_special;
+  std::map<std::int32_t, std::string> bytes_of_added;  // of ordinary ones beside the vocabulary
   std::map<std::string, std::int32_t, std::less<>> special_ids;
   std::size_t max_token_bytes = 0;
 };
@@ -73,6 +79,7 @@ std::size_t Tokenizer::State::max_text_of_a_token() const {
     }
   }
   for (const AddedToken& added : spec.added_tokens) {
+    if (added.lstrip || added.rstrip) return kUnboundedTextBytes;
     longest = std::max(longest, added.content.size());
   }
   return longest;
@@ -84,13 +91,14 @@ namespace {
 template <typename OnText, typename OnToken>
 void split_at_added(const AddedTokenMatcher& added, std::string_view text, const OnText& on_text,
                     const OnToken& on_token) {
-  std::size_t offset = 0;
-  while (const auto match = added.find(text, offset)) {
-    if (match->begin > offset) on_text(text.substr(offset, match->begin - offset));
+  std::size_t taken = 0, search_from = 0;
+  while (const auto match = added.find(text, search_from, taken)) {
+    if (match->begin > taken) on_text(text.substr(taken, match->begin - taken));
     on_token(match->id);
-    offset = match->end;
+    taken = match->end;
+    search_from = match->search_from;
   }
-  if (offset < text.size()) on_text(text.substr(offset));
+  if (taken < text.size()) on_text(text.substr(taken));
 }
 
 }  // namespace
@@ -145,7 +153,12 @@ std::vector<std::int32_t> Tokenizer::encode_with_special(std::string_view text,
 }
 
 std::string_view Tokenizer::token_bytes(std::int32_t id, bool show_special) const {
-  if (!state_->vocabulary.is_special(id)) return state_->vocabulary.bytes(id);
+  if (!state_->vocabulary.is_special(id)) {
+    const std::string_view bytes = state_->vocabulary.bytes(id);
+    if (!bytes.empty() || state_->bytes_of_added.empty()) return bytes;
+    const auto added = state_->bytes_of_added.find(id);
+    return added == state_->bytes_of_added.end() ? bytes : std::string_view(added->second);
+  }
   return show_special ? std::string_view(state_->content_of_special.at(id)) : std::string_view();
 }
 

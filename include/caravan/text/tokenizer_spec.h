@@ -32,8 +32,11 @@ enum class SpacePrefix {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool special = true;      // special: never produced from user text, not shown in decoded text
-  bool normalized = false;  // kSentencePiece: matched in the text behind its space prefix
+  bool special = true;       // special: never produced from user text, not shown in decoded text
+  bool normalized = false;   // kSentencePiece: matched in the text behind its space prefix
+  bool single_word = false;  // matched only where no word goes on at either end
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // and that behind it
   bool operator==(const AddedToken&) const = default;
 };
 

@@ -134,6 +134,27 @@ TEST(TokenVectors, FormsOfSpaceRulesMatchTokenizers) {
   EXPECT_EQ(variants, 17);
 }
 
+TEST(TokenVectors, OptionsOfAddedTokensMatchTokenizers) {
+  int variants = 0;
+  for (const auto& record : read_records("vectors/added_options.jsonl")) {
+    ++variants;
+    const auto name = record.at("tokenizer").get<std::string>();
+    auto parts = record.at("parts");
+    SCOPED_TRACE(name + " " + parts.dump());
+    auto file = nlohmann::json::parse(read_text_file(data_file(name + "/tokenizer.json")));
+    for (const auto& added : parts.at("added")) file["added_tokens"].push_back(added);
+    parts.erase("added");
+    file.update(parts);
+    const Tokenizer tokenizer(text::tokenizer_from_hf_json(file.dump(), ""));
+    for (const auto& example : record.at("cases")) {
+      const auto input = example.at("text").get<std::string>();
+      EXPECT_EQ(show(tokenizer.encode_with_special(input)), example.at("ids").dump())
+          << nlohmann::json(input);
+    }
+  }
+  EXPECT_EQ(variants, 32);
+}
+
 TEST(TokenVectors, GgufOfLlama2KindMatchesSentencePiece) {
   // The GGUF fields that a converter makes of this model.
   const auto model =

@@ -114,6 +114,14 @@ TEST_F(TokenizerStorage, EveryFieldCountsInTheHash) {
   other = spec;
   other.added_tokens[1].normalized = false;
   EXPECT_NE(hash(other), hash(spec));
+  for (bool text::AddedToken::*option : {&text::AddedToken::special, &text::AddedToken::single_word,
+                                         &text::AddedToken::lstrip, &text::AddedToken::rstrip}) {
+    other = spec;
+    other.added_tokens[1].*option = !(other.added_tokens[1].*option);
+    EXPECT_NE(hash(other), hash(spec));
+    write(other);
+    EXPECT_EQ(read(), other);
+  }
   EXPECT_EQ(hash(spec), hash(sentencepiece_spec()));
 }
 

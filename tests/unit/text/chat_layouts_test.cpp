@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <utility>
+
 #include "caravan/core/error.h"
 #include "support/expect_error.h"
 #include "unit/text/chat_prompt.h"
@@ -240,6 +243,28 @@ TEST(ChatLayouts, RefusesToolsThatItCannotLayOut) {
   tools.tools = {std::string(1000, '[') + std::string(1000, ']')};
   refuse(kLlama31, {{"user", "a"}}, tools,
          "tools[0]: lists and objects are nested more than 100 deep");
+}
+
+// As when the rendered text is tokenized: some control tokens take white space along.
+TEST(ChatLayouts, ControlTokensTakeWhiteSpaceAlong) {
+  const std::vector<ChatMessage> messages = {{"user", " \tHi\n"}, {"assistant", " \u00a0\n"}};
+  const std::string rendered =
+      "<|im_start|>user\n \tHi\n<|im_end|>\n<|im_start|>assistant\n \u00a0\n<|im_end|>\n"
+      "<|im_start|>assistant\n";
+  std::set<std::size_t> sizes;
+  for (const auto& [lstrip, rstrip] :
+       {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
+    TokenizerSpec spec = test::chatml_tokenizer().spec();
+    for (text::AddedToken& token : spec.added_tokens) {
+      token.lstrip = lstrip;
+      token.rstrip = rstrip && token.content == "<|im_end|>";
+    }
+    const Tokenizer tokenizer(spec);
+    const auto ids = ChatFormat(ChatFormatKind::kChatMl, tokenizer).render(messages, {});
+    EXPECT_EQ(ids, tokenizer.encode_with_special(rendered));
+    sizes.insert(ids.size());
+  }
+  EXPECT_EQ(sizes.size(), 3U);  // behind <|im_end|> stands what the next token takes, too
 }
 
 TEST(ChatLayouts, NeedsBosAndEos) {
