@@ -140,6 +140,28 @@ TEST(ChatVectors, AllFamiliesAreCovered) {
                                                   {"smollm2", 14}}));
 }
 
+TEST(ChatVectors, LayoutsOfSmallTokenizers) {
+  std::map<std::string, int> formats;
+  for (const json& record : read_records("chat/layouts.jsonl")) {
+    SCOPED_TRACE(record.dump());
+    const auto field = [&](const char* name) { return record.at(name).get<std::string>(); };
+    const json config = {{"bos_token", record.at("bos")}, {"eos_token", record.at("eos")}};
+    const auto spec = text::tokenizer_from_hf_json(
+        read_text_file(data_file(field("tokenizer") + "/tokenizer.json")), config.dump());
+    const Tokenizer tokenizer(spec);
+    const auto recognised = text::recognise_chat_template(field("template"), spec);
+    ASSERT_TRUE(recognised);
+    EXPECT_EQ(text::chat_format_name(recognised->kind), field("format"));
+    ChatOptions options;
+    options.add_generation_prompt = record.at("add_generation_prompt");
+    const ChatFormat format(recognised->kind, tokenizer, recognised->default_system);
+    EXPECT_EQ(json(format.render(messages_of(record), options)), record.at("ids"));
+    ++formats[field("format")];
+  }
+  EXPECT_EQ(formats,
+            (std::map<std::string, int>{{"zephyr", 14}, {"llama3-plain", 14}, {"chatml-bos", 14}}));
+}
+
 std::string file_of(const std::string& checkpoint, const std::string& file) {
   return read_text_file(std::filesystem::path(CARAVAN_TEST_DATA) / "checkpoints" / checkpoint /
                         file);
