@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "white_space.h"
-
 namespace caravan::text {
 namespace {
 
@@ -33,6 +31,7 @@ AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& added_tokens
     }
     node_ids_[static_cast<std::size_t>(node)] = static_cast<std::int32_t>(tokens_.size());
     tokens_.push_back(added);
+    if (added.single_word && !words_) words_.emplace();
   }
 }
 
@@ -55,9 +54,7 @@ std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::placed(std::string_vi
                                                                   std::size_t taken) const {
   const AddedToken& token = tokens_[static_cast<std::size_t>(found.token)];
   const std::string_view before = text.substr(0, begin), behind = text.substr(found.end);
-  if (token.single_word && (ends_with_word(before) || starts_with_word(behind))) {
-    return std::nullopt;
-  }
+  if (token.single_word && (words_->end(before) || words_->start(behind))) return std::nullopt;
   // Behind the space prefix a space is U+2581, which is no white space.
   const auto stop = which_ == Which::kNormalized ? ' ' : '\0';
   Match match{begin, found.end, token.id, found.end};

@@ -11,6 +11,7 @@
 
 #include "caravan/text/tokenizer_spec.h"
 #include "pair_map.h"
+#include "white_space.h"
 
 namespace caravan::text {
 
@@ -44,9 +45,10 @@ class AddedTokenMatcher {
 
   Which which_;
   std::vector<AddedToken> tokens_;
-  std::array<bool, 256> starts_{};      // bytes that some token begins with
-  PairMap edges_;                       // trie: (node, byte) -> node
-  std::vector<std::int32_t> node_ids_;  // node -> index of the token that ends there, or -1
+  std::optional<WordCharacters> words_;  // where some token is matched as a whole word
+  std::array<bool, 256> starts_{};       // bytes that some token begins with
+  PairMap edges_;                        // trie: (node, byte) -> node
+  std::vector<std::int32_t> node_ids_;   // node -> index of the token that ends there, or -1
 };
 
 }  // namespace caravan::text

@@ -1,8 +1,5 @@
 #include "white_space.h"
 
-#include <string>
-
-#include "split_pattern.h"
 #include "utf8_step.h"
 
 namespace caravan::text {
@@ -30,12 +27,6 @@ std::string_view last_character(std::string_view text) {
   return text.substr(begin);
 }
 
-// Rare: only beside tokens that are whole words.
-bool is_word(std::string_view character) {
-  const SplitPattern pattern(kWordPattern);
-  return SplitMatcher(pattern).next(character, 0).has_value();
-}
-
 }  // namespace
 
 std::size_t leading_white_space(std::string_view text) {
@@ -58,12 +49,23 @@ std::size_t trailing_white_space(std::string_view text) {
   return size - text.size();
 }
 
-bool starts_with_word(std::string_view text) {
-  return !text.empty() && is_word(first_character(text));
+WordCharacters::WordCharacters() : pattern_(kWordPattern) {}
+
+bool WordCharacters::contain(std::string_view character) const {
+  if (character.size() == 1) {
+    const char c = character.front();
+    const auto is_between = [c](char first, char last) { return c >= first && c <= last; };
+    return is_between('a', 'z') || is_between('A', 'Z') || is_between('0', '9') || c == '_';
+  }
+  return SplitMatcher(pattern_).next(character, 0).has_value();
 }
 
-bool ends_with_word(std::string_view text) {
-  return !text.empty() && is_word(last_character(text));
+bool WordCharacters::start(std::string_view text) const {
+  return !text.empty() && contain(first_character(text));
+}
+
+bool WordCharacters::end(std::string_view text) const {
+  return !text.empty() && contain(last_character(text));
 }
 
 }  // namespace caravan::text

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -151,6 +152,22 @@ TEST(HostileText, LongRunsWithoutMachineCode) {
   expect_linear_and_whole(interpreted);
   const std::string text = "It's 12345 words,\n\n  and   more!\r\n " + repeat(" \xC2\xA0", 10'000);
   EXPECT_EQ(interpreted.encode(text), compiled.encode(text));
+}
+
+TEST(HostileText, WholeWordsBesideLetters) {
+  TokenizerSpec spec = tokenizer_from_tiktoken(read_data("bpe-small/tokenizer.model"), 1792 + 256);
+  AddedToken& word = spec.added_tokens.emplace_back();
+  word.id = static_cast<std::int32_t>(spec.tokens.size());
+  word.content = "qz";
+  word.special = false;
+  word.single_word = true;
+  spec.tokens.emplace_back();
+  const Tokenizer tokenizer(spec);
+  const std::string text = repeat("\xC3\xA9qz", 1'000'000);  // never a word of its own
+  const double start = cpu_seconds();
+  const auto ids = tokenizer.encode(text);
+  EXPECT_LT(cpu_seconds() - start, 20);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), word.id), 0);
 }
 
 TEST(HostileText, LongRunEncodesAsItsPeriods) {
