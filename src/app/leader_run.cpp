@@ -110,8 +110,8 @@ class ImagePreparation {
     if (catalog == nullptr || catalog->num_distinct() == 0) return;
     image::PipelineOptions pipeline;
     pipeline.num_threads = std::clamp(threads / kThreadShare, 1, kMostThreads);
-    pipeline_.emplace(catalog->open_sources(), catalog->options().limits, catalog->options().tiling,
-                      pipeline);
+    pipeline_.emplace(catalog->open_sources(), catalog->options().decoding,
+                      catalog->options().tiling, pipeline);
     options.max_bytes = kMaxPreparedBytes;
     stage_.emplace(*pipeline_, *catalog, options);
   }

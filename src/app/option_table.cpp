@@ -110,6 +110,10 @@ void add_input_output(Table& table) {
   table.add(number_option<std::int64_t>(
       {"max-image-pixels", "N", "an image with more is a fault of its record"},
       &JobOptions::max_image_pixels, {1, std::int64_t{1} << 32}));
+  table.add(choice_option<image::Alpha>(
+      {"image-alpha", "drop|white",
+       "transparent pixels keep their stored colour, or lie over white"},
+      &JobOptions::image_alpha, {{"drop", image::Alpha::kDrop}, {"white", image::Alpha::kWhite}}));
   table.add(bytes_option(
       {"max-image-bytes", "BYTES", "likewise of its file (8M), or of its data: URI when decoded"},
       &JobOptions::max_image_bytes));

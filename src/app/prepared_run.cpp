@@ -188,7 +188,7 @@ void PreparedRun::open_images() {
   batch::ImageOptions images;
   if (!options_.media_root.empty()) images.media_root = options_.media_root;
   images.max_bytes = options_.max_image_bytes;
-  images.limits.max_pixels = options_.max_image_pixels;
+  images.decoding = {options_.max_image_pixels, options_.image_alpha};
   images.tiling.tile_size = config.vision->tile_size;
   images.tiling.max_tiles = model::kMaxTiles;
   images.tile_tokens = config.vision->tile_tokens();

@@ -40,6 +40,7 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   parts["model-name"] = options_.model_name;
   if (!workload_->images_hash().empty()) {
     parts["images hash"] = workload_->images_hash();
+    parts["image-alpha"] = options_.image_alpha == image::Alpha::kWhite ? "white" : "drop";
     parts["image decoders"] =
         fmt::format("{}; probe {}", image::decoder_versions(), image::decoder_probe());
   }

@@ -133,7 +133,7 @@ std::string describe_images(const JobOptions& options, const model::VisionConfig
     const std::string path = std::filesystem::absolute(file).string();
     try {
       const image::ImageHeader header =
-          image::read_header(source.read(path), {options.max_image_pixels});
+          image::read_header(source.read(path), {options.max_image_pixels, options.image_alpha});
       const image::TileLayout layout = image::choose_layout(header.width, header.height, tiling);
       lines += fmt::format(
           "{}: {} x {} pixels, shown as {} x {} in {} tiles down and {} across: {} image tokens\n",

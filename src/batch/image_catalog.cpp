@@ -70,7 +70,7 @@ const ImageCatalog::Entry& ImageCatalog::look_at(std::size_t source, const std::
   if (!is_new) return entry;
   try {
     const std::vector<std::byte> bytes = sources_.at(source).read(url);
-    const image::ImageHeader header = image::read_header(bytes, options_.limits);
+    const image::ImageHeader header = image::read_header(bytes, options_.decoding);
     const image::TileLayout layout =
         image::choose_layout(header.width, header.height, options_.tiling);
     const std::string content = image::content_hash(bytes);

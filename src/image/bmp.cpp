@@ -9,6 +9,7 @@
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "colour.h"
 
 namespace caravan::image {
 namespace {
@@ -45,6 +46,7 @@ struct Header {
   std::int64_t bits = 0;
   std::uint32_t compression = kPlain;
   std::array<std::uint32_t, 3> masks{};
+  std::uint32_t alpha_mask = 0;  // none
   std::vector<Colour> palette;
   std::int64_t pixel_offset = 0;
 
@@ -79,6 +81,16 @@ void read_masks(const Bytes& bytes, Header& header) {
   } else {
     header.masks = {0xff0000, 0x00ff00, 0x0000ff};
   }
+}
+
+/// A fourth mask stands behind the others in later headers, and where the compression says so.
+void read_alpha_mask(const Bytes& bytes, std::int64_t header_bytes, Header& header) {
+  const bool is_field = header.compression == kMasks && header_bytes >= 56;
+  if (!is_field && header.compression != kAlphaMasks) return;
+  const std::uint32_t mask = bytes.u32(kFileHeaderBytes + 52);
+  // Anything else than a run of bits is no mask.
+  if (mask != 0 && std::has_single_bit((std::uint64_t{mask} >> std::countr_zero(mask)) + 1))
+    header.alpha_mask = mask;
 }
 
 void read_palette(const Bytes& bytes, std::int64_t offset, std::int64_t entry_bytes,
@@ -118,6 +130,7 @@ Header read_header(const Bytes& bytes) {
                 "the image to PNG or JPEG",
                 header.bits, header.compression);
   read_masks(bytes, header);
+  read_alpha_mask(bytes, header_bytes, header);
   const bool has_masks_behind = header_bytes == 40 && header.compression == kMasks;
   read_palette(bytes, kFileHeaderBytes + header_bytes + (has_masks_behind ? 12 : 0), is_os2 ? 3 : 4,
                colours_said, header);
@@ -193,7 +206,7 @@ class RunLengthDecoder {
 };
 
 Colour colour_at(const Bytes& bytes, const Header& header, std::int64_t row_offset,
-                 std::int64_t column) {
+                 std::int64_t column, Alpha alpha) {
   if (header.bits <= 8) {
     const std::int64_t per_byte = 8 / header.bits;
     const auto shift = static_cast<int>((per_byte - 1 - column % per_byte) * header.bits);
@@ -205,6 +218,10 @@ Colour colour_at(const Bytes& bytes, const Header& header, std::int64_t row_offs
   const std::uint32_t value = header.bits == 16 ? bytes.u16(place) : bytes.u32(place);
   Colour colour{};
   for (std::size_t c = 0; c < 3; ++c) colour[c] = scaled(value, header.masks[c]);
+  if (alpha == Alpha::kWhite && header.alpha_mask != 0) {
+    for (std::uint8_t& sample : colour)
+      sample = over_white(sample, scaled(value, header.alpha_mask));
+  }
   return colour;
 }
 
@@ -212,7 +229,7 @@ Colour colour_at(const Bytes& bytes, const Header& header, std::int64_t row_offs
 
 PixelSize bmp_size(std::span<const std::byte> bytes) { return read_header(Bytes(bytes)).size; }
 
-RgbImage decode_bmp(std::span<const std::byte> data) {
+RgbImage decode_bmp(std::span<const std::byte> data, Alpha alpha) {
   const Bytes bytes(data);
   const Header header = read_header(bytes);
   const auto [width, height] = header.size;
@@ -231,7 +248,7 @@ RgbImage decode_bmp(std::span<const std::byte> data) {
       const Colour colour =
           is_rle ? header.palette[indices[static_cast<std::size_t>(stored_row * width + column)]]
                  : colour_at(bytes, header, header.pixel_offset + stored_row * header.row_bytes(),
-                             column);
+                             column, alpha);
       image.pixels.insert(image.pixels.end(), colour.begin(), colour.end());
     }
   }

@@ -2,7 +2,7 @@
 // BMP by own code: libvips leaves it to ImageMagick, which is not a decoder for foreign bytes.
 //
 // Windows and OS/2 headers; 1, 4, 8 bit palettes (also run-length coded), 16, 24 and 32 bit, with
-// or without bit masks, from the bottom or from the top. Alpha is dropped.
+// or without bit masks, from the bottom or from the top.
 
 #include <cstddef>
 #include <span>
@@ -16,6 +16,6 @@ namespace caravan::image {
 PixelSize bmp_size(std::span<const std::byte> bytes);
 
 /// @throws InputError if the file is truncated, damaged or of an unknown form.
-RgbImage decode_bmp(std::span<const std::byte> bytes);
+RgbImage decode_bmp(std::span<const std::byte> bytes, Alpha alpha);
 
 }  // namespace caravan::image

@@ -85,13 +85,13 @@ std::vector<std::uint8_t> profiled(VipsImage* image, std::vector<std::uint8_t>& 
       vips_icc_is_compatible_profile(probe.get(), profile, profile_bytes) == FALSE)
     return {};
   vips_image_set_blob_copy(probe.get(), VIPS_META_ICC_NAME, profile, profile_bytes);
-  const VipsOwner converted = apply_profile(probe.get());
-  if (!converted || converted.get()->Bands != 3) return {};
+  const ColourBands converted{apply_profile(probe.get())};
+  if (!converted.image || converted.image.get()->Bands != 3) return {};
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(count) * 3);
   std::int64_t row_failed = 0;
   const bool done = for_each_row(
-      converted.get(),
-      [&](std::int64_t, const void* row) { row_to_rgb(converted.get(), row, rgb); }, &row_failed);
+      converted.image.get(),
+      [&](std::int64_t, const void* row) { row_to_rgb(converted, row, rgb); }, &row_failed);
   return done ? rgb : std::vector<std::uint8_t>();
 }
 
@@ -108,6 +108,10 @@ bool profile_changes_colour(VipsImage* image) {
   return false;
 }
 
+VipsOwner in_srgb(VipsOwner colours) {
+  return profile_changes_colour(colours.get()) ? apply_profile(colours.get()) : std::move(colours);
+}
+
 std::uint8_t to_byte(std::uint8_t sample) { return sample; }
 std::uint8_t to_byte(std::uint16_t sample) { return static_cast<std::uint8_t>(sample >> 8); }
 
@@ -116,10 +120,11 @@ std::uint8_t without_ink(std::uint8_t ink, std::uint8_t black) {
   return static_cast<std::uint8_t>(((255 - ink) * (255 - black) + 127) / 255);
 }
 
+/// @param step  samples from pixel to pixel
 template <typename Sample>
-void convert_row(const Sample* samples, int bands, std::span<std::uint8_t> rgb) {
+void convert_row(const Sample* samples, int bands, int step, std::span<std::uint8_t> rgb) {
   const Sample* pixel = samples;
-  for (std::size_t i = 0; i < rgb.size(); i += 3, pixel += bands) {
+  for (std::size_t i = 0; i < rgb.size(); i += 3, pixel += step) {
     if (bands == 1) {
       rgb[i] = rgb[i + 1] = rgb[i + 2] = to_byte(pixel[0]);
     } else if (bands == 3) {
@@ -131,14 +136,33 @@ void convert_row(const Sample* samples, int bands, std::span<std::uint8_t> rgb) 
   }
 }
 
+VipsOwner in_bytes(VipsImage* image) {
+  VipsImage* bytes = nullptr;
+  if (vips_cast(image, &bytes, VIPS_FORMAT_UCHAR, "shift", TRUE, nullptr) != 0) return VipsOwner();
+  return VipsOwner(bytes);
+}
+
+/// `colours`, and behind them the band of `image` that has the number `band`, all in bytes.
+VipsOwner join_band(const VipsOwner& colours, VipsImage* image, int band) {
+  VipsImage* next = nullptr;
+  if (!colours || vips_extract_band(image, &next, band, nullptr) != 0) return VipsOwner();
+  const VipsOwner single(next);
+  const VipsOwner colour_bytes = in_bytes(colours.get());
+  const VipsOwner band_bytes = in_bytes(single.get());
+  if (!colour_bytes || !band_bytes ||
+      vips_bandjoin2(colour_bytes.get(), band_bytes.get(), &next, nullptr) != 0)
+    return VipsOwner();
+  return VipsOwner(next);
+}
+
 }  // namespace
 
-VipsOwner colour_bands(VipsImage* image) {
+ColourBands colour_bands(VipsImage* image, Alpha alpha) {
   VipsOwner current(image);
   g_object_ref(image);
   VipsImage* next = nullptr;
   if (image->Type == VIPS_INTERPRETATION_LAB || image->Type == VIPS_INTERPRETATION_LABS) {
-    if (vips_colourspace(image, &next, VIPS_INTERPRETATION_sRGB, nullptr) != 0) return VipsOwner();
+    if (vips_colourspace(image, &next, VIPS_INTERPRETATION_sRGB, nullptr) != 0) return {};
     current = VipsOwner(next);
   }
   const int bands = num_colour_bands(current.get());
@@ -150,18 +174,26 @@ VipsOwner colour_bands(VipsImage* image) {
   CARAVAN_CHECK(current.get()->Bands >= bands, InputError,
                 "the image is damaged: {} channels per pixel, expected at least {}",
                 current.get()->Bands, bands);
-  if (current.get()->Bands > bands) {
-    if (vips_extract_band(current.get(), &next, 0, "n", bands, nullptr) != 0) return VipsOwner();
-    current = VipsOwner(next);
-  }
-  return profile_changes_colour(current.get()) ? apply_profile(current.get()) : std::move(current);
+  if (current.get()->Bands == bands) return {in_srgb(std::move(current))};
+  if (vips_extract_band(current.get(), &next, 0, "n", bands, nullptr) != 0) return {};
+  VipsOwner colours = in_srgb(VipsOwner(next));
+  if (alpha == Alpha::kDrop) return {std::move(colours)};
+  return {join_band(colours, current.get(), bands), true};
 }
 
-void row_to_rgb(const VipsImage* image, const void* samples, std::span<std::uint8_t> rgb) {
-  if (image->BandFmt == VIPS_FORMAT_USHORT) {
-    convert_row(static_cast<const std::uint16_t*>(samples), image->Bands, rgb);
-  } else {
-    convert_row(static_cast<const std::uint8_t*>(samples), image->Bands, rgb);
+void row_to_rgb(const ColourBands& bands, const void* samples, std::span<std::uint8_t> rgb) {
+  const int step = bands.image.get()->Bands;
+  const int colours = bands.has_alpha ? step - 1 : step;
+  if (bands.image.get()->BandFmt == VIPS_FORMAT_USHORT) {
+    convert_row(static_cast<const std::uint16_t*>(samples), colours, step, rgb);
+    return;
+  }
+  const auto* const bytes = static_cast<const std::uint8_t*>(samples);
+  convert_row(bytes, colours, step, rgb);
+  if (!bands.has_alpha) return;
+  const std::uint8_t* alpha = bytes + colours;
+  for (std::size_t i = 0; i < rgb.size(); i += 3, alpha += step) {
+    for (std::size_t c = 0; c < 3; ++c) rgb[i + c] = over_white(rgb[i + c], *alpha);
   }
 }
 

@@ -4,16 +4,27 @@
 #include <cstdint>
 #include <span>
 
+#include "caravan/image/decode.h"
 #include "vips_image.h"
 
 namespace caravan::image {
 
-/// A pipeline that gives `image` with its colour bands only (1: grey, 3: RGB, 4: CMYK without a
-/// usable profile), 8 or 16 bit. Null if libvips refuses.
-/// @throws InputError if the colour space or the type of the samples is not supported.
-VipsOwner colour_bands(VipsImage* image);
+/// A pipeline that gives the colour bands of an image (1: grey, 3: RGB, 4: CMYK without a usable
+/// profile), 8 or 16 bit, and behind them its alpha if that is kept, then all in 8 bit.
+struct ColourBands {
+  VipsOwner image;  // null if libvips refuses
+  bool has_alpha = false;
+};
 
-/// One row of `colour_bands`. @param rgb  width x 3.
-void row_to_rgb(const VipsImage* image, const void* samples, std::span<std::uint8_t> rgb);
+/// @throws InputError if the colour space or the type of the samples is not supported.
+ColourBands colour_bands(VipsImage* image, Alpha alpha);
+
+/// One row of `bands`. @param rgb  width x 3.
+void row_to_rgb(const ColourBands& bands, const void* samples, std::span<std::uint8_t> rgb);
+
+/// A sample with that opacity before white, rounded.
+inline std::uint8_t over_white(std::uint8_t sample, std::uint8_t alpha) {
+  return static_cast<std::uint8_t>((sample * alpha + 255 * (255 - alpha) + 127) / 255);
+}
 
 }  // namespace caravan::image

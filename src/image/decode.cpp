@@ -28,6 +28,7 @@ struct Opened {
   PixelSize size;
   std::optional<GifFrame> frame;  // of a GIF: what `image` reads
   VipsOwner image;                // null for BMP
+  Alpha alpha = Alpha::kDrop;
 };
 
 void check_header(Container container, const VipsOwner& image, std::int64_t file_bytes) {
@@ -41,24 +42,26 @@ void check_header(Container container, const VipsOwner& image, std::int64_t file
                 container_name(container), pixel_bytes);
 }
 
-Opened open(std::span<const std::byte> bytes, const DecodeLimits& limits) {
+Opened open(std::span<const std::byte> bytes, const DecodeOptions& options) {
   Opened opened;
+  opened.alpha = options.alpha;
   opened.container = recognise(bytes);
-  const auto check = [&] { check_size(opened.container, opened.size, limits.max_pixels); };
+  const auto check = [&] { check_size(opened.container, opened.size, options.max_pixels); };
   switch (opened.container) {
     case Container::kBmp:
       opened.size = bmp_size(bytes);
       check();
       return opened;
     case Container::kGif:
-      opened.frame = first_frame(bytes);
-      check_size(opened.container, opened.frame->size, limits.max_pixels);
+      opened.frame = first_frame(bytes, options.alpha);
+      check_size(opened.container, opened.frame->size, options.max_pixels);
       opened.size = opened.frame->screen;
       check();
       bytes = opened.frame->file;
       break;
     case Container::kPng:
-      if (const auto size = png_size(bytes)) check_size(opened.container, *size, limits.max_pixels);
+      if (const auto size = png_size(bytes))
+        check_size(opened.container, *size, options.max_pixels);
       break;
     case Container::kJpeg:
     case Container::kWebp:
@@ -93,9 +96,9 @@ std::int64_t decode_bytes(const Opened& opened) {
   const auto [width, height] = opened.size;
   if (!opened.image) return width * height * kRgbTwice;
   // Of the strips that are decoded one after the other, each step of the work holds one.
-  constexpr std::int64_t kStrips = 4;
+  const std::int64_t steps = opened.alpha == Alpha::kDrop ? 4 : 8;
   const auto stored = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(opened.image.get()));
-  const std::int64_t strips = kStrips * width * std::min<std::int64_t>(height, kStripRows) * stored;
+  const std::int64_t strips = steps * width * std::min<std::int64_t>(height, kStripRows) * stored;
   return width * height * (whole_image_bytes(opened.container, opened.image.get()) + kRgbTwice) +
          strips;
 }
@@ -106,13 +109,13 @@ RgbImage read_pixels(const Opened& opened) {
   RgbImage rgb{image->Xsize, image->Ysize, {}};
   rgb.pixels.resize(checked_cast<std::size_t>(rgb.width * rgb.height * 3));
   const auto row_bytes = static_cast<std::size_t>(rgb.width * 3);
-  const VipsOwner colours = colour_bands(image);
+  const ColourBands colours = colour_bands(image, opened.alpha);
   const auto convert = [&](std::int64_t row, const void* samples) {
     const auto begin = static_cast<std::size_t>(row) * row_bytes;
-    row_to_rgb(colours.get(), samples, std::span(rgb.pixels).subspan(begin, row_bytes));
+    row_to_rgb(colours, samples, std::span(rgb.pixels).subspan(begin, row_bytes));
   };
   std::int64_t row_failed = 0;
-  if (colours && for_each_row(colours.get(), convert, &row_failed)) return rgb;
+  if (colours.image && for_each_row(colours.image.get(), convert, &row_failed)) return rgb;
   rgb.pixels = {};
   require_memory(decode_bytes(opened));
   throw InputError(
@@ -123,8 +126,8 @@ RgbImage read_pixels(const Opened& opened) {
 
 }  // namespace
 
-ImageHeader read_header(std::span<const std::byte> bytes, const DecodeLimits& limits) {
-  const Opened opened = open(bytes, limits);
+ImageHeader read_header(std::span<const std::byte> bytes, const DecodeOptions& options) {
+  const Opened opened = open(bytes, options);
   ImageHeader header{opened.size.width, opened.size.height, decode_bytes(opened)};
   const bool lies =
       opened.image && !opened.frame && swaps_sides(vips_image_get_orientation(opened.image.get()));
@@ -132,9 +135,9 @@ ImageHeader read_header(std::span<const std::byte> bytes, const DecodeLimits& li
   return header;
 }
 
-RgbImage decode(std::span<const std::byte> bytes, const DecodeLimits& limits) {
-  const Opened opened = open(bytes, limits);
-  if (!opened.image) return decode_bmp(bytes);
+RgbImage decode(std::span<const std::byte> bytes, const DecodeOptions& options) {
+  const Opened opened = open(bytes, options);
+  if (!opened.image) return decode_bmp(bytes, options.alpha);
   require_memory(decode_bytes(opened));  // some libraries end the process when they get none
   RgbImage rgb = read_pixels(opened);
   if (opened.frame) return on_screen(*opened.frame, std::move(rgb));

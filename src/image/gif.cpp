@@ -54,15 +54,18 @@ void append(std::vector<std::byte>& file, std::span<const std::byte> bytes) {
 
 // GIF89a specification, sections 17 to 23: header, screen, colour table, then extensions up to the
 // first image.
-GifFrame first_frame(std::span<const std::byte> gif) {
+GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha) {
   const Bytes bytes(gif);
   GifFrame frame;
   const std::size_t tables_end = kScreenEnd + bytes.colour_table_bytes(10);
   std::size_t place = tables_end;
   std::size_t fill_index = 0;
+  bool has_transparency = false;
   while (bytes.u8(place) == kExtension) {
-    if (bytes.u8(place + 1) == kGraphicControl && bytes.u8(place + 2) >= 4)
-      fill_index = (bytes.u8(place + 3) & 1) == 0 ? 0 : bytes.u8(place + 6);
+    if (bytes.u8(place + 1) == kGraphicControl && bytes.u8(place + 2) >= 4) {
+      has_transparency = (bytes.u8(place + 3) & 1) != 0;
+      fill_index = has_transparency ? bytes.u8(place + 6) : 0;
+    }
     place = bytes.skip_blocks(place + 2);
   }
   CARAVAN_CHECK(bytes.u8(place) == kImage, InputError,
@@ -85,11 +88,19 @@ GifFrame first_frame(std::span<const std::byte> gif) {
   append(frame.file, bytes.part(0, 6));
   append(frame.file, size_of_frame);
   append(frame.file, bytes.part(10, tables_end));
+  const std::size_t global_begin = frame.file.size() - (tables_end - kScreenEnd);
   append(frame.file, bytes.part(place, place + 1));
   frame.file.insert(frame.file.end(), 4, std::byte{0});  // at the top left
   append(frame.file, size_of_frame);
+  const std::size_t local_begin = frame.file.size() + 1;  // behind the flags
   append(frame.file, bytes.part(place + 9, bytes.skip_blocks(local_table + local_bytes + 1)));
   frame.file.push_back(std::byte{kTrailer});
+  if (alpha == Alpha::kWhite && has_transparency) {
+    frame.fill = {255, 255, 255};
+    const std::size_t table_begin = local_bytes > 0 ? local_begin : global_begin;
+    for (std::size_t c = 0; c < 3 && (fill_index + 1) * 3 <= table.size(); ++c)
+      frame.file[table_begin + fill_index * 3 + c] = std::byte{255};
+  }
   return frame;
 }
 

@@ -25,8 +25,9 @@ struct GifFrame {
   std::array<std::uint8_t, 3> fill{};  // the transparent colour, else the first one
 };
 
+/// @param alpha  white: the colour of transparent pixels becomes white in the frame's own palette.
 /// @throws InputError if the file ends before the frame's pixels.
-GifFrame first_frame(std::span<const std::byte> gif);
+GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha);
 
 /// The whole screen. @param pixels  the decoded frame.
 RgbImage on_screen(const GifFrame& frame, RgbImage pixels);

@@ -62,9 +62,9 @@ Result result_of(const std::string& url, const Work& work) {
 
 class ImagePipeline::State {
  public:
-  State(std::vector<ImageSource> sources, const DecodeLimits& limits, const TilingConfig& tiling,
+  State(std::vector<ImageSource> sources, const DecodeOptions& decoding, const TilingConfig& tiling,
         const PipelineOptions& options)
-      : sources_(std::move(sources)), limits_(limits), tiling_(tiling), options_(options) {
+      : sources_(std::move(sources)), decoding_(decoding), tiling_(tiling), options_(options) {
     try {
       for (int i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error& error) {
@@ -245,10 +245,10 @@ class ImagePipeline::State {
   /// Waits until the memory that decoding takes is there; an image larger than all of it goes
   /// alone. So does, once more, one that failed: others may have had the memory that it needed.
   ImagePointer decode_in_turn(const std::vector<std::byte>& bytes, const std::string& hash) {
-    const std::int64_t memory = read_header(bytes, limits_).decode_bytes;
+    const std::int64_t memory = read_header(bytes, decoding_).decode_bytes;
     const auto prepare = [&] {
       return std::make_shared<const PreparedImage>(
-          prepare_tiles(decode(bytes, limits_), hash, tiling_));
+          prepare_tiles(decode(bytes, decoding_), hash, tiling_));
     };
     try {
       const DecodeTurn turn(*this, memory);
@@ -296,7 +296,7 @@ class ImagePipeline::State {
   static constexpr std::size_t kFewImages = 64;
 
   const std::vector<ImageSource> sources_;
-  const DecodeLimits limits_;
+  const DecodeOptions decoding_;
   const TilingConfig tiling_;
   const PipelineOptions options_;
 
@@ -319,7 +319,7 @@ class ImagePipeline::State {
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
 
-ImagePipeline::ImagePipeline(std::vector<ImageSource> sources, const DecodeLimits& limits,
+ImagePipeline::ImagePipeline(std::vector<ImageSource> sources, const DecodeOptions& decoding,
                              const TilingConfig& tiling, const PipelineOptions& options) {
   check(tiling);
   CARAVAN_CHECK(
@@ -329,7 +329,7 @@ ImagePipeline::ImagePipeline(std::vector<ImageSource> sources, const DecodeLimit
       "decoding",
       options.num_threads, options.max_ahead_bytes, options.max_decode_bytes);
   start_vips();
-  state_ = std::make_unique<State>(std::move(sources), limits, tiling, options);
+  state_ = std::make_unique<State>(std::move(sources), decoding, tiling, options);
 }
 
 ImagePipeline::~ImagePipeline() = default;

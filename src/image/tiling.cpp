@@ -114,9 +114,9 @@ PreparedImage prepare_tiles(RgbImage image, std::string content_hash, const Tili
   return prepared;
 }
 
-PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeLimits& limits,
+PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeOptions& options,
                             const TilingConfig& config) {
-  return prepare_tiles(decode(bytes, limits), content_hash(bytes), config);
+  return prepare_tiles(decode(bytes, options), content_hash(bytes), config);
 }
 
 std::string content_hash(std::span<const std::byte> bytes) {

@@ -10,13 +10,14 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace caravan;
   const auto bytes = std::as_bytes(std::span(data, size));
-  image::DecodeLimits limits;
-  limits.max_pixels = 1 << 20;
+  image::DecodeOptions options;
+  options.max_pixels = 1 << 20;
+  if (bytes.size() % 2 == 0) options.alpha = image::Alpha::kWhite;
   image::TilingConfig config;
   config.tile_size = 28;
   try {
-    const image::RgbImage rgb = image::decode(bytes, limits);
-    fuzz::require(rgb.width > 0 && rgb.height > 0 && rgb.width * rgb.height <= limits.max_pixels,
+    const image::RgbImage rgb = image::decode(bytes, options);
+    fuzz::require(rgb.width > 0 && rgb.height > 0 && rgb.width * rgb.height <= options.max_pixels,
                   "more pixels than allowed");
     fuzz::require(std::cmp_equal(rgb.pixels.size(), rgb.width * rgb.height * 3),
                   "a picture with missing pixels");

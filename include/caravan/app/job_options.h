@@ -11,6 +11,7 @@
 #include "caravan/batch/request_parser.h"
 #include "caravan/core/dtype.h"
 #include "caravan/core/log.h"
+#include "caravan/image/decode.h"
 #include "caravan/ops/context.h"
 #include "caravan/parallel/mpi_communicator.h"
 #include "caravan/text/chat_format.h"
@@ -40,6 +41,7 @@ struct JobOptions {
   bool fail_on_error = false;
   std::int64_t max_images = batch::kDefaultMaxImages;  // of a record
   std::int64_t max_image_pixels = 100'000'000;
+  image::Alpha image_alpha = image::Alpha::kDrop;
   std::int64_t max_image_bytes = std::int64_t{64} << 20;
 
   // Defaults of records

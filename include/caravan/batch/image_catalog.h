@@ -31,7 +31,7 @@ namespace caravan::batch {
 struct ImageOptions {
   std::optional<std::string> media_root;  // empty: for each record the folder of its input file
   std::int64_t max_bytes = std::int64_t{64} << 20;
-  image::DecodeLimits limits;
+  image::DecodeOptions decoding;
   image::TilingConfig tiling;
   std::int64_t tile_tokens = 0;    // image tokens that the model sees of a tile
   std::int64_t block_tokens = 16;  // image tokens in a block of memory

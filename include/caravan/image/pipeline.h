@@ -47,7 +47,7 @@ class ImagePipeline {
   /// @param sources  where images may come from, by number.
   /// @throws ConfigError if `tiling` or `options` cannot be; DeviceError if threads or libvips
   ///         cannot be started.
-  ImagePipeline(std::vector<ImageSource> sources, const DecodeLimits& limits,
+  ImagePipeline(std::vector<ImageSource> sources, const DecodeOptions& decoding,
                 const TilingConfig& tiling, const PipelineOptions& options);
   /// Images in work are finished, others are dropped. No other call may be running.
   ~ImagePipeline();

@@ -65,7 +65,7 @@ struct PreparedImage {
 PreparedImage prepare_tiles(RgbImage image, std::string content_hash, const TilingConfig& config);
 
 /// Decodes and prepares. @throws InputError as `decode` does.
-PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeLimits& limits,
+PreparedImage prepare_image(std::span<const std::byte> bytes, const DecodeOptions& options,
                             const TilingConfig& config);
 
 /// SHA-256 of the bytes of an image, 64 hexadecimal digits: `PreparedImage::content_hash`.

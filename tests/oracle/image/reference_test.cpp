@@ -61,6 +61,21 @@ TEST(ReferencePictures, OfExactFormatsGiveTheSameCanvases) {
   EXPECT_GE(pictures.size(), 45U);
 }
 
+TEST(ReferencePictures, WithTransparencyLieOverWhiteWhereThatIsAskedFor) {
+  const auto pictures = nlohmann::json::parse(test::read_whole(kFolder + "over_white.json"));
+  ASSERT_GE(pictures.size(), 7U);
+  DecodeOptions options;
+  options.alpha = Alpha::kWhite;
+  for (const auto& [name, expected] : pictures.items()) {
+    SCOPED_TRACE(name);
+    const std::string file = test::read_whole(kFolder + name);
+    const RgbImage image = decode(std::as_bytes(std::span(file)), options);
+    EXPECT_EQ(content_hash(std::as_bytes(std::span(image.pixels))), expected);
+    const RgbImage dropped = decode(std::as_bytes(std::span(file)), {});
+    EXPECT_NE(image.pixels, dropped.pixels);
+  }
+}
+
 TEST(ReferencePictures, OfLossyFormatsGiveTheSameTilesWithinTwoSteps) {
   int compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {

@@ -103,6 +103,30 @@ TEST_F(VisionTest, LimitsOfImagesAreThoseOfTheOptions) {
   EXPECT_EQ(caravan(run("out2.jsonl", {"--max-image-bytes", "0"})).code, 64);
 }
 
+TEST_F(VisionTest, TransparentImagesLieOverWhiteWhereThatIsAskedFor) {
+  folder_.write("invisible.png",
+                read_whole(std::string(CARAVAN_TEST_DATA) + "/images/reference/rgba_allzero.png"));
+  // White of the same size: 320 x 240.
+  std::string white("BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x40\1\0\0\xf0\0\0\0\1\0\x18\0", 30);
+  white.resize(54);
+  folder_.write("white.bmp", white + std::string(3 * 320 * 240, '\xff'));
+  const auto shown = [&](const std::string& picture, const std::string& alpha) {
+    const json part = image_part(picture);
+    folder_.write(
+        "p.jsonl",
+        request("r", "/v1/chat/completions",
+                {{"messages", {{{"role", "user"}, {"content", {part}}}}}, {"logprobs", true}}, 4));
+    const ProcessResult result = caravan(run("out.jsonl", {"--image-alpha", alpha, "--overwrite"}));
+    EXPECT_EQ(result.code, 0) << result.err;
+    const json manifest = json::parse(read_whole(folder_.file("out.manifest.json")));
+    EXPECT_EQ(manifest.at("fingerprint").at("image-alpha"), alpha);
+    return answers("out.jsonl").at("r").at("response").at("body").at("choices");
+  };
+  const json expected = shown("white.bmp", "drop");
+  EXPECT_EQ(shown("invisible.png", "white"), expected);
+  EXPECT_NE(shown("invisible.png", "drop"), expected);
+}
+
 TEST_F(VisionTest, PromptsShowImagesInTheOrderGiven) {
   const std::string other = "03-image-after-text-0.bmp";
   const auto expected = [&](const std::string& id, const std::string& a, const std::string& b) {

@@ -137,7 +137,7 @@ TEST_F(ImageCatalogTest, LimitsBytesAndPixels) {
   const auto bytes = small.check(image_record({"noise.png"}));
   EXPECT_NE(std::get<RecordFault>(bytes).message.find("the limit is 100"), std::string::npos);
   options.max_bytes = 1 << 20;
-  options.limits.max_pixels = 3;
+  options.decoding.max_pixels = 3;
   ImageCatalog few(options);
   const auto pixels = few.check(image_record({"noise.png"}));
   EXPECT_NE(std::get<RecordFault>(pixels).message.find("pixels"), std::string::npos);

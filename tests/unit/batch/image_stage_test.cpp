@@ -31,8 +31,8 @@ class ImageStageTest : public testing::Test {
     image::PipelineOptions pipeline;
     pipeline.num_threads = 2;
     pipeline.max_ahead_bytes = 1;  // one image at a time
-    pipeline_.emplace(catalog_.open_sources(), catalog_.options().limits, catalog_.options().tiling,
-                      pipeline);
+    pipeline_.emplace(catalog_.open_sources(), catalog_.options().decoding,
+                      catalog_.options().tiling, pipeline);
     stage_.emplace(*pipeline_, catalog_, options);
   }
   void add(std::int64_t index, const std::vector<std::string>& urls) {

@@ -28,15 +28,15 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-RgbImage decode_text(const std::string& text, DecodeLimits limits = {}) {
-  return decode(bytes_of(text), limits);
+RgbImage decode_text(const std::string& text, DecodeOptions options = {}) {
+  return decode(bytes_of(text), options);
 }
 
 void expect_refused(const std::string& bytes, const std::string& words) {
   expect_error<InputError>([&] { decode_text(bytes); }, words);
-  const DecodeLimits limits;
+  const DecodeOptions options;
   try {
-    EXPECT_GT(read_header(bytes_of(bytes), limits).decode_bytes, 0);  // the header may be good
+    EXPECT_GT(read_header(bytes_of(bytes), options).decode_bytes, 0);  // the header may be good
   } catch (const InputError&) {
   }
 }
@@ -123,11 +123,11 @@ TEST(ReadHeader, GivesTheSizeThatDecodingGives) {
 }
 
 TEST(Decode, LimitsPixelsFromTheHeader) {
-  DecodeLimits limits;
-  limits.max_pixels = 37 * 23;
+  DecodeOptions options;
+  options.max_pixels = 37 * 23;
   for (const char* name :
        {"rgb.png", "plain.jpg", "lossless.webp", "plain.gif", "plain.bmp", "plain.tiff"}) {
-    EXPECT_EQ(decode_text(picture(name), limits).width, 37) << name;
+    EXPECT_EQ(decode_text(picture(name), options).width, 37) << name;
     expect_error<InputError>([&] { decode_text(picture(name), {37 * 23 - 1}); },
                              "too large: 37 x 23 pixels, the limit is 850");
   }
@@ -164,6 +164,28 @@ TEST(DecodeBmp, RefusesHeadersThatCannotBe) {
   expect_refused(masks.replace(54, 4, std::string(4, '\0')), "bit mask 0x0");
   masks = picture("rgb565.bmp");
   expect_refused(masks.replace(54, 4, std::string("\0\xa0\0\0", 4)), "bit mask 0xa000");
+}
+
+TEST(DecodeBmp, HasAlphaWhereItsHeaderHasAMaskForIt) {
+  // One pixel of B 0, G 100, R 200, alpha 51 (a fifth).
+  const auto file = [](char header_bytes, char compression) {
+    std::string bmp("BM\0\0\0\0\0\0\0\0\x46\0\0\0", 14);
+    bmp += header_bytes;
+    bmp += std::string("\0\0\0\1\0\0\0\1\0\0\0\1\0\x20\0", 15);
+    bmp += compression;
+    bmp.resize(54);
+    bmp += std::string("\0\0\xff\0\0\xff\0\0\xff\0\0\0\0\0\0\xff", 16);
+    return bmp + std::string("\0\x64\xc8\x33", 4);
+  };
+  const std::vector<std::uint8_t> stored = {200, 100, 0};
+  const std::vector<std::uint8_t> over_white = {244, 224, 204};
+  DecodeOptions white;
+  white.alpha = Alpha::kWhite;
+  EXPECT_EQ(decode_text(file(56, 3)).pixels, stored);
+  EXPECT_EQ(decode_text(file(56, 3), white).pixels, over_white);
+  EXPECT_EQ(decode_text(file(40, 6), white).pixels, over_white);
+  EXPECT_EQ(decode_text(file(56, 0), white).pixels, stored);  // the fourth byte has no meaning
+  EXPECT_EQ(decode_text(file(52, 3), white).pixels, stored);
 }
 
 TEST(DecodeBmp, RunsBeyondTheRowOrTheImageDoNoHarm) {
