@@ -37,14 +37,19 @@ void agreed(parallel::Communicator& communicator, const Step& step) {
   Fault fault{ExitCode::kOk, {}};
   try {
     step();
+  } catch (const PeerFailed&) {
+    // No fault of this rank.
   } catch (...) {
     fault = current_fault();
+    communicator.alert();
   }
   try {
     parallel::agree_or_throw(communicator, static_cast<int>(fault.code), fault.message);
   } catch (const CommError&) {
     throw;
   } catch (const Error& error) {
+    while (communicator.alerted()) {
+    }
     throw AgreedError(error.code(), error.what());
   }
 }
@@ -266,7 +271,7 @@ class Run {
                                             facts_.threads, limits_.image_blocks},
                        [this](std::int64_t) {
                          if (output_) output_->keep_alive();
-                         stop_loading();
+                         check_loading();
                        });
       read_bytes = file_->bytes_read();
     });
@@ -285,7 +290,8 @@ class Run {
   }
 
   // All ranks agree on the outcome of loading, so that one alone may give it up.
-  static void stop_loading() {
+  void check_loading() {
+    if (communicator_->alerted()) throw PeerFailed();
     if (stop_signal() == 0) return;
     throw Error(
         ExitCode::kTemporary,
@@ -338,6 +344,11 @@ class Run {
 ExitCode run_command(const ParsedOptions& parsed, parallel::MpiEnvironment& mpi,
                      const Environment& environment) {
   std::optional<Run> run;
+  const TerminationReport termination(
+      [&run] { return run ? run->whereabouts() : std::string("starting"); },
+      [&mpi](int code) {
+        if (mpi.world_size() > 1) mpi.abort(code);
+      });
   try {
     run.emplace(parsed.options, mpi, environment);
     return run->execute(mpi);

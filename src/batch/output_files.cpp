@@ -9,6 +9,7 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -248,7 +249,12 @@ OutputLock::OutputLock(std::string path, const LockOwner& owner)
 }
 
 OutputLock::~OutputLock() {
-  if (read_owner(path_) == owner_) ::unlink(path_.c_str());
+  try {
+    if (read_owner(path_) == owner_) ::unlink(path_.c_str());
+  } catch (const std::exception&) {
+    // Out of memory, perhaps on the way out for that very reason. A lock that stays is found to be
+    // stale.
+  }
 }
 
 void OutputLock::refresh() {

@@ -31,6 +31,9 @@ constexpr std::int64_t kPiece = std::int64_t{1} << 30;
 // message.
 constexpr std::size_t kFirstPacket = 8192;
 
+// Of the only messages on the group's communicator that are no part of a collective.
+constexpr int kAlertTag = 1;
+
 // A rank that waits for a plan or a verdict stays awake this long (the gap between two steps), then
 // sleeps in growing naps.
 constexpr double kAwakeSeconds = 2e-3;
@@ -213,6 +216,26 @@ void MpiCommunicator::broadcast(std::vector<std::byte>& bytes) {
     const auto count = static_cast<int>(std::min<std::uint64_t>(kPiece, packet.length - begin));
     CARAVAN_MPI(MPI_Bcast(bytes.data() + begin, count, MPI_BYTE, 0, state_->comm.get()));
   }
+}
+
+void MpiCommunicator::alert() {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    // Without content, so that nothing has to stay until it is sent.
+    MPI_Request request = MPI_REQUEST_NULL;
+    CARAVAN_MPI(MPI_Isend(nullptr, 0, MPI_BYTE, peer, kAlertTag, state_->comm.get(), &request));
+    CARAVAN_MPI(MPI_Request_free(&request));
+  }
+}
+
+bool MpiCommunicator::alerted() {
+  int found = 0;
+  MPI_Status status;
+  CARAVAN_MPI(MPI_Iprobe(MPI_ANY_SOURCE, kAlertTag, state_->comm.get(), &found, &status));
+  if (found == 0) return false;
+  CARAVAN_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, status.MPI_SOURCE, kAlertTag, state_->comm.get(),
+                       MPI_STATUS_IGNORE));
+  return true;
 }
 
 std::unique_ptr<Communicator> make_world_communicator(int world_size,

@@ -87,6 +87,14 @@ class Communicator {
   /// Sends `bytes` of rank 0 to all; the others' vector is resized. Waiting ranks sleep as in
   /// all_gather. For step plans and other control messages.
   virtual void broadcast(std::vector<std::byte>& bytes) = 0;
+
+  /// Tells all other ranks that this one has failed and goes to the common verdict
+  /// (agree_or_throw), without waiting for them. Not collective.
+  virtual void alert() = 0;
+
+  /// Whether another rank has called alert(): what has long to do looks now and then, leaves it
+  /// unfinished and goes to the verdict too. Looks, never waits; says so once for each alert.
+  virtual bool alerted() = 0;
 };
 
 /// Throws the same error on every rank if any rank brings one: rank-local validation followed by a

@@ -22,6 +22,8 @@ class MpiCommunicator final : public Communicator {
   /// @throws CommError
   explicit MpiCommunicator(Exchange exchange = Exchange::kBest,
                            std::optional<int> node = std::nullopt);
+  /// Collective, but for a rank that an exception takes out of the group: it goes at once and
+  /// leaves its part to the end of the job, because its peers may wait for it elsewhere.
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -35,6 +37,8 @@ class MpiCommunicator final : public Communicator {
                       at::Tensor& full) override;
   std::vector<std::byte> all_gather(std::span<const std::byte> bytes) override;
   void broadcast(std::vector<std::byte>& bytes) override;
+  void alert() override;
+  bool alerted() override;
 
  private:
   struct State;

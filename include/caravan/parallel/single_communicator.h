@@ -17,6 +17,8 @@ class SingleCommunicator final : public Communicator {
                       at::Tensor& full) override;
   std::vector<std::byte> all_gather(std::span<const std::byte> bytes) override;
   void broadcast(std::vector<std::byte>& bytes) override;
+  void alert() override {}
+  bool alerted() override { return false; }
 };
 
 }  // namespace caravan::parallel

@@ -7,12 +7,15 @@
 #include <immintrin.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "caravan/core/error.h"
 #include "caravan/parallel/launch_check.h"
@@ -208,6 +211,65 @@ TEST(AgreeOrThrow, AllRanksThrowTheLowestFailingRanksError) {
     if (culprit != 0) {
       EXPECT_NE(std::string(error.what()).find("rank " + std::to_string(culprit)),
                 std::string::npos);
+    }
+  }
+}
+
+// A list of faults may have many megabytes, and every rank would get one from each other.
+TEST(AgreeOrThrow, GivesOtherRanksTheBeginningOfALongText) {
+  const auto comm = world();
+  const std::string list(std::size_t{1} << 20, 'x');
+  const bool fails = comm->rank() == 0;
+  try {
+    agree_or_throw(*comm, fails ? 65 : 0, fails ? list : "");
+    FAIL() << "rank " << comm->rank() << " went on";
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    if (fails) {
+      EXPECT_EQ(said, list);
+    } else {
+      EXPECT_LT(std::ssize(said), 5000);
+      EXPECT_EQ(said.substr(0, 4000), list.substr(0, 4000));
+    }
+  }
+}
+
+TEST(Alert, IsSeenByEveryOtherRankOnceForEachSender) {
+  const auto comm = world();
+  EXPECT_FALSE(comm->alerted());
+  const std::byte one{1};
+  comm->all_gather({&one, 1});  // nobody has alerted before all have looked
+  const int senders = std::min(2, comm->size());
+  if (comm->rank() < senders) comm->alert();
+  const int expected = comm->rank() < senders ? senders - 1 : senders;
+  for (int seen = 0; seen < expected;) seen += comm->alerted() ? 1 : 0;  // the test has a deadline
+  comm->all_gather({&one, 1});
+  EXPECT_FALSE(comm->alerted());
+}
+
+// The last rank leaves a group by an exception and then tells the others, who are still in it: it
+// must not wait for them on its way.
+TEST(MpiCommunicator, ARankThatAnExceptionTakesOutWaitsForNobody) {
+  constexpr int kTag = 7;
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const auto leave = [&](MpiCommunicator::Exchange exchange, std::optional<int> node) {
+    const MpiCommunicator group(exchange, node);
+    if (rank != size - 1) {
+      MPI_Recv(nullptr, 0, MPI_BYTE, size - 1, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    throw InternalError("out of the group");
+  };
+  const auto best = MpiCommunicator::Exchange::kBest;
+  const auto by_messages = MpiCommunicator::Exchange::kMpi;
+  for (const auto& [exchange, node] : {std::pair{best, std::optional<int>()},
+                                       {best, std::optional(rank / 2)},
+                                       {by_messages, std::optional<int>()}}) {
+    EXPECT_THROW(leave(exchange, node), InternalError);
+    for (int peer = 0; rank == size - 1 && peer < rank; ++peer) {
+      MPI_Send(nullptr, 0, MPI_BYTE, peer, kTag, MPI_COMM_WORLD);
     }
   }
 }
