@@ -187,8 +187,13 @@ Outcome complete(const JobOptions& options, PreparedRun& prepared, BatchOutput& 
 // The output is looked at again under the lock: the job that held it may have finished meanwhile.
 batch::Journal open_journal(PreparedRun& prepared, batch::ExistingOutput existing) {
   batch::check_output(*prepared.names(), prepared.workload().input_paths(), {}, existing);
-  return batch::Journal(prepared.names()->journal, prepared.fingerprint(),
-                        prepared.workload().size());
+  batch::Journal journal(prepared.names()->journal, prepared.fingerprint(),
+                         prepared.workload().size());
+  // Where all is done, finish() looks whether it is the output of this run.
+  if (journal.num_done() < journal.num_records()) {
+    batch::require_no_output(*prepared.names(), existing);
+  }
+  return journal;
 }
 
 }  // namespace
@@ -228,13 +233,16 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
         engine != nullptr ? engine->statistics() : engine::EngineStatistics{};
     log_summary(counts, statistics, journal);
     log_images(counts, statistics, prepared.workload().summary());
-    if (outcome.code == ExitCode::kOk) outcome = complete(options, prepared, output);
+    const bool all_answered = outcome.code == ExitCode::kOk;
+    if (all_answered) outcome = complete(options, prepared, output);
     batch::Manifest manifest = make_manifest(options, prepared, journal, facts);
     manifest.counts = counts;
     manifest.engine = statistics;
     manifest.exit_code = static_cast<int>(outcome.code);
     manifest.exit_reason = outcome.reason;
     write_manifest(prepared.names()->manifest, manifest);
+    // The last of all: whatever ends this run before, the same command finishes it.
+    if (all_answered) journal.remove();
   } catch (const IoError& error) {
     // Thrown by our own files only, between steps: the followers can still be told to stop.
     return {error.code(), error.what()};

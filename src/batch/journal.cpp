@@ -257,43 +257,4 @@ void Journal::flush() {
   dirty_ = false;
 }
 
-void Journal::finish(const std::string& output, const std::function<void()>& keep_alive,
-                     io::ExistingTarget existing) {
-  CARAVAN_ASSERT(num_done_ == num_records(), "{} of {} records are done", num_done_, num_records());
-  flush();
-  io::remove_temporary_files(output);
-  // The open file and not its name, which may be gone.
-  io::FileDescriptor same(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
-  CARAVAN_CHECK(static_cast<bool>(same), IoError, "reading {} failed: {}", path_,
-                std::strerror(errno));
-  io::InputFile source(path_, std::move(same));
-  io::AtomicFile target(output);
-  std::string buffer;
-  for (const Slot& slot : slots_) {
-    const auto old_size = buffer.size();
-    buffer.resize(old_size + static_cast<std::size_t>(slot.bytes));
-    source.read(slot.offset, std::as_writable_bytes(std::span(buffer).subspan(old_size)));
-    buffer += '\n';
-    if (buffer.size() >= kReadBytes) {
-      target.write(buffer);
-      buffer.clear();
-      if (keep_alive) keep_alive();
-    }
-  }
-  target.write(buffer);
-  try {
-    target.commit(existing);
-  } catch (const CannotCreateError& error) {
-    throw CannotCreateError(
-        fmt::format("{}. All answers are kept in {}: move the other file away, or use --overwrite, "
-                    "and run the same command again",
-                    error.what(), path_));
-  }
-  const bool own = has_its_name();
-  file_.reset();
-  if (!own) return;
-  std::error_code ignored;  // the output is complete; a journal left behind is refused by name
-  std::filesystem::remove(path_, ignored);
-}
-
 }  // namespace caravan::batch

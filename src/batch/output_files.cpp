@@ -175,6 +175,13 @@ void check_not_replaced(const OutputNames& names, const std::string& option,
   }
 }
 
+void require_no_output(const OutputNames& names, ExistingOutput existing) {
+  std::error_code error;
+  CARAVAN_CHECK(existing == ExistingOutput::kReplace || !fs::exists(names.output, error),
+                CannotCreateError, "--output {} exists; use --overwrite to replace it",
+                names.output);
+}
+
 void check_output(const OutputNames& names, const std::vector<std::string>& inputs,
                   const std::vector<std::string>& input_folders, ExistingOutput existing) {
   for (const std::string& input : inputs) {
@@ -201,9 +208,8 @@ void check_output(const OutputNames& names, const std::vector<std::string>& inpu
                   "--output {} lies in the input folder {}: the next run would read it as prompts",
                   names.output, folder);
   }
-  CARAVAN_CHECK(existing == ExistingOutput::kReplace || !fs::exists(names.output, error),
-                CannotCreateError, "--output {} exists; use --overwrite to replace it",
-                names.output);
+  // With a journal beside it, the output may be this run's own, which was ended behind the rename.
+  if (!fs::exists(names.journal, error)) require_no_output(names, existing);
   CARAVAN_CHECK(::access(names.folder.c_str(), W_OK) == 0, CannotCreateError,
                 "--output {}: the folder {} cannot be written: {}", names.output, names.folder,
                 std::strerror(errno));

@@ -48,13 +48,19 @@ class Journal {
   /// @throws IoError.
   void sync();
 
-  /// Writes the output lines in input order to `output` by a temporary file and rename, then
-  /// removes the journal, and temporary files of runs that were killed here. @pre every record is
-  /// done; the caller holds the lock of `output`. @param keep_alive  called again and again.
-  /// @throws IoError; CannotCreateError, also if `output` exists and is to be kept; what keep_alive
-  /// throws; the journal is untouched then.
+  /// Writes the output lines in input order to `output` by a temporary file and rename, and removes
+  /// temporary files of runs that were killed here. May be repeated as long as the journal is
+  /// there: an `output` that is to be kept and has just these lines is left as it is. @pre every
+  /// record is done; the caller holds the lock of `output`. @param keep_alive  called again and
+  /// again.
+  /// @throws IoError; CannotCreateError, also if another `output` exists and is to be kept; what
+  /// keep_alive throws.
   void finish(const std::string& output, const std::function<void()>& keep_alive = {},
               io::ExistingTarget existing = io::ExistingTarget::kReplace);
+
+  /// Removes the file, once nothing is left to be finished: as long as it is there, the same run
+  /// can finish.
+  void remove();
 
  private:
   struct Slot {
@@ -69,6 +75,9 @@ class Journal {
   void cut(std::int64_t size);
   void flush();
   bool has_its_name() const;
+  // The output in pieces of at least some size, the last one apart, until `use` wants no more.
+  void each_piece(const std::function<bool(const std::string&)>& use) const;
+  bool is_output(const std::string& path, const std::function<void()>& keep_alive) const;
 
   std::string path_;
   io::FileDescriptor file_;

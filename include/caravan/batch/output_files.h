@@ -25,11 +25,14 @@ enum class ExistingOutput { kRefuse, kReplace };
 void check_not_replaced(const OutputNames& names, const std::string& option,
                         const std::string& path);
 
+/// @throws CannotCreateError if the output exists (kRefuse).
+void require_no_output(const OutputNames& names, ExistingOutput existing);
+
 /// @param inputs         files that are read. @param input_folders  folders given as input.
 /// @throws UsageError if the output is an input (also by another name), or lies in an input folder
-/// where the next run would read it; CannotCreateError if it exists (kRefuse), is no regular
-/// file, one of the names is too long or taken by something else than a file, or the folder does
-/// not exist or cannot be written.
+/// where the next run would read it; CannotCreateError if it exists without a journal
+/// (kRefuse), is no regular file, one of the names is too long or taken by something else than a
+/// file, or the folder does not exist or cannot be written.
 void check_output(const OutputNames& names, const std::vector<std::string>& inputs,
                   const std::vector<std::string>& input_folders, ExistingOutput existing);
 

@@ -218,6 +218,39 @@ TEST_F(RestartTest, ASecondJobOnTheSameOutputIsRefused) {
   EXPECT_EQ(read_whole(folder_.file("out.jsonl")), expected_);
 }
 
+// As after a kill behind the rename of the output, or a manifest for which there was no room.
+TEST_F(RestartTest, WhatEndsARunBehindItsOutputIsFinished) {
+  const std::string journal = folder_.file("out.jsonl.part");
+  {
+    Process process(caravan_command(run("out.jsonl")), options());
+    wait_for_records(process, 1);
+    fs::create_hard_link(journal, folder_.file("journal"));  // keeps it
+    ASSERT_EQ(process.wait().code, 0);
+  }
+  const std::string manifest = folder_.file("out.manifest.json");
+  EXPECT_FALSE(fs::exists(journal));
+  for (const int ranks : {1, 2}) {
+    fs::remove(manifest);
+    fs::copy_file(folder_.file("journal"), journal);
+    expect_continued(caravan_on(ranks, run("out.jsonl")));
+    EXPECT_TRUE(fs::exists(manifest));
+  }
+  // Of somebody else: nothing is touched.
+  fs::copy_file(folder_.file("journal"), journal);
+  folder_.write("out.jsonl", "not mine\n");
+  const ProcessResult refused = caravan(run("out.jsonl"));
+  EXPECT_EQ(refused.code, 73) << refused.err;
+  EXPECT_EQ(read_whole(folder_.file("out.jsonl")), "not mine\n");
+  fs::remove(folder_.file("out.jsonl"));
+  expect_continued(caravan(run("out.jsonl")));
+  // Half a journal is no proof that the output is this run's.
+  const std::string lines = read_whole(folder_.file("journal"));
+  folder_.write("out.jsonl.part", lines.substr(0, lines.size() / 2));
+  const ProcessResult unproven = caravan(run("out.jsonl"));
+  EXPECT_EQ(unproven.code, 73) << unproven.err;
+  EXPECT_NE(unproven.err.find("exists; use --overwrite"), std::string::npos) << unproven.err;
+}
+
 TEST_F(RestartTest, AJournalWithoutARecordBlocksNoChangedRun) {
   {
     Process process(caravan_command(run("out.jsonl")), options());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -43,7 +44,31 @@ TEST_F(JournalTest, WritesLinesInInputOrder) {
   journal.finish(output_);
   EXPECT_EQ(read_whole(output_),
             line_of(0) + "\n" + line_of(1) + "\n" + line_of(2) + "\n" + line_of(3) + "\n");
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  journal.remove();
   EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(JournalTest, FinishesAgainWithTheOutputThatItHasWritten) {
+  fill(0, 4);
+  open().finish(output_, {}, io::ExistingTarget::kKeep);
+  const std::string whole = read_whole(output_);
+  const auto long_ago = std::filesystem::last_write_time(output_) - std::chrono::hours(1);
+  std::filesystem::last_write_time(output_, long_ago);
+  Journal journal = open();
+  EXPECT_EQ(journal.num_done(), 4);
+  journal.finish(output_, {}, io::ExistingTarget::kKeep);
+  EXPECT_EQ(read_whole(output_), whole);
+  EXPECT_EQ(std::filesystem::last_write_time(output_), long_ago);
+  for (const std::string& other : {whole.substr(0, whole.size() - 1) + "x", whole + "{}\n",
+                                   whole.substr(0, whole.size() - 1), std::string()}) {
+    folder_.write("out.jsonl", other);
+    expect_error<CannotCreateError>([&] { journal.finish(output_, {}, io::ExistingTarget::kKeep); },
+                                    "All answers are kept");
+    EXPECT_EQ(read_whole(output_), other);
+  }
+  journal.finish(output_);
+  EXPECT_EQ(read_whole(output_), whole);
 }
 
 TEST_F(JournalTest, ContinuesAfterEveryPossibleCut) {
@@ -184,6 +209,7 @@ TEST_F(JournalTest, OnceAllIsDoneItsNameIsNotNeeded) {
     journal.append(0, line_of(0));
     journal.sync();
     journal.finish(output_);
+    journal.remove();
     EXPECT_EQ(read_whole(output_), line_of(0) + "\n");
     EXPECT_EQ(std::filesystem::exists(path_), replaced);
   }

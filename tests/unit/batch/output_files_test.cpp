@@ -49,6 +49,8 @@ TEST(CheckOutput, RefusesWhatWouldDestroyOrFail) {
                              "same file");
   }
   expect_error<CannotCreateError>([&] { check(existing, ExistingOutput::kRefuse); }, "--overwrite");
+  expect_error<CannotCreateError>(
+      [&] { require_no_output(OutputNames(existing), ExistingOutput::kRefuse); }, "--overwrite");
   check(existing, ExistingOutput::kReplace);
   check(folder.file("new.jsonl"), ExistingOutput::kRefuse);
   expect_error<CannotCreateError>([&] { check(folder.path(), ExistingOutput::kReplace); },
