@@ -163,11 +163,40 @@ void append_vision_specs(const LlamaConfig& config, std::vector<TensorSpec>& spe
       vector_spec("vision.projector.bias", config.hidden_size, Split::kHiddenRows, kBandColumns));
 }
 
-/// This rank's bands of `total` items in runs of kBandColumns, as a range of items.
-Range banded_range(std::int64_t total, int num_ranks, int rank) {
-  const Range bands = split_evenly(ceil_div(total, kBandColumns), num_ranks, rank);
-  return {std::min(bands.begin * kBandColumns, total), std::min(bands.end * kBandColumns, total)};
-}
+/// Deals items to the ranks as split_evenly does, but the ranks that get one more follow, around
+/// the ring of ranks, those that got one more of what was dealt before: no rank carries the surplus
+/// of everything.
+class Dealer {
+ public:
+  Dealer(int rank, int num_ranks) : rank_(rank), num_ranks_(num_ranks) {}
+
+  /// This rank's part of `total` items.
+  Range deal(std::int64_t total) {
+    const std::int64_t base = total / num_ranks_;
+    const std::int64_t surplus = total % num_ranks_;
+    const auto surplus_before = [&](std::int64_t rank) {  // of the ranks [0, rank)
+      const std::int64_t straight =
+          std::clamp<std::int64_t>(rank - next_, 0, std::min(surplus, num_ranks_ - next_));
+      const std::int64_t around = std::clamp<std::int64_t>(next_ + surplus - num_ranks_, 0, rank);
+      return straight + around;
+    };
+    const Range part{rank_ * base + surplus_before(rank_),
+                     (rank_ + 1) * base + surplus_before(rank_ + 1)};
+    next_ = (next_ + surplus) % num_ranks_;
+    return part;
+  }
+
+  /// This rank's part of `total` items in bands of kBandColumns.
+  Range deal_bands(std::int64_t total) {
+    const Range bands = deal(ceil_div(total, kBandColumns));
+    return {std::min(bands.begin * kBandColumns, total), std::min(bands.end * kBandColumns, total)};
+  }
+
+ private:
+  std::int64_t rank_;
+  std::int64_t num_ranks_;
+  std::int64_t next_ = 0;  // the first rank that gets one more
+};
 
 }  // namespace
 
@@ -209,17 +238,18 @@ ShardShape shard_shape(const LlamaConfig& config, int rank, int num_ranks) {
   ShardShape shape;
   shape.rank = rank;
   shape.num_ranks = num_ranks;
-  shape.query_heads = split_evenly(config.num_heads, num_ranks, rank);
+  Dealer dealer(rank, num_ranks);
+  shape.query_heads = dealer.deal(config.num_heads);
   if (!shape.query_heads.empty()) {
     const std::int64_t group = config.num_heads / config.num_kv_heads;
     shape.kv_heads = {shape.query_heads.begin / group, (shape.query_heads.end - 1) / group + 1};
   }
-  shape.ffn_columns = banded_range(config.ffn_size, num_ranks, rank);
-  shape.vocab_rows = banded_range(config.vocab_size, num_ranks, rank);
+  shape.ffn_columns = dealer.deal_bands(config.ffn_size);
+  shape.vocab_rows = dealer.deal_bands(config.vocab_size);
   if (config.vision) {
-    shape.hidden_rows = banded_range(config.hidden_size, num_ranks, rank);
-    shape.vision_heads = split_evenly(config.vision->num_heads, num_ranks, rank);
-    shape.vision_ffn_columns = banded_range(config.vision->ffn_size, num_ranks, rank);
+    shape.hidden_rows = dealer.deal_bands(config.hidden_size);
+    shape.vision_heads = dealer.deal(config.vision->num_heads);
+    shape.vision_ffn_columns = dealer.deal_bands(config.vision->ffn_size);
   }
   return shape;
 }

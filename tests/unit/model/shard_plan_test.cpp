@@ -54,6 +54,40 @@ TEST(ShardPlan, SpreadsHeadsColumnsAndVocabularyOverAnyNumberOfRanks) {
   }
 }
 
+/// What a rank has of each kind of item beyond the ranks with least of it, added up.
+std::int64_t surplus_of(const ShardShape& shape, const LlamaConfig& config) {
+  const auto beyond = [&](Range own, std::int64_t total, std::int64_t band) {
+    return ceil_div(own.size(), band) - ceil_div(total, band) / shape.num_ranks;
+  };
+  std::int64_t surplus = beyond(shape.query_heads, config.num_heads, 1) +
+                         beyond(shape.ffn_columns, config.ffn_size, kBandColumns) +
+                         beyond(shape.vocab_rows, config.vocab_size, kBandColumns);
+  if (config.vision) {
+    surplus += beyond(shape.hidden_rows, config.hidden_size, kBandColumns) +
+               beyond(shape.vision_heads, config.vision->num_heads, 1) +
+               beyond(shape.vision_ffn_columns, config.vision->ffn_size, kBandColumns);
+  }
+  return surplus;
+}
+
+// Else the first ranks, and above all rank 0, which also samples, have one more of everything.
+TEST(ShardPlan, NoRankCarriesTheSurplusOfEverything) {
+  for (const LlamaConfig& config :
+       {config_of(9, 3, 1536, 49152), config_of(15, 5, 2560, 49152), config_of(4, 2, 176, 1531),
+        config_of(24, 8, 8192, 128256), test::uneven_vision_config()}) {
+    for (int num_ranks = 1; num_ranks <= 40; ++num_ranks) {
+      std::int64_t least = 100;
+      std::int64_t most = -100;
+      for (const ShardShape& shape : all_shard_shapes(config, num_ranks)) {
+        const std::int64_t surplus = surplus_of(shape, config);
+        least = std::min(least, surplus);
+        most = std::max(most, surplus);
+      }
+      EXPECT_LE(most - least, 1) << config.num_heads << " heads on " << num_ranks << " ranks";
+    }
+  }
+}
+
 /// The ranks' rows are whole bands and together all rows, for 1 to 6 ranks.
 void expect_complete_bands(const LlamaConfig& config) {
   for (int num_ranks = 1; num_ranks <= 6; ++num_ranks) {
