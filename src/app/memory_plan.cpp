@@ -23,9 +23,9 @@ std::int64_t blocks_for(std::int64_t tokens, std::int64_t sequences) {
   return ceil_div(tokens, kBlockTokens) + sequences;
 }
 
-// What weights and buffers leave.
+// What program, weights and buffers leave.
 std::int64_t left_on(const RankMemory& rank) {
-  return rank.free_bytes - rank.weight_bytes - rank.buffer_bytes();
+  return rank.free_bytes - rank.program_bytes - rank.weight_bytes - rank.buffer_bytes();
 }
 
 std::int64_t blocks_in(std::int64_t bytes, double share, std::int64_t block_bytes) {
@@ -103,10 +103,12 @@ void check_fits(const MemoryPlan& plan) {
   const RankMemory& rank = *tightest;
   CARAVAN_CHECK(
       plan.limits.kv_blocks > 0 && left(rank) >= 0, ConfigError,
-      "rank {} needs {} (weights {}, KV cache {}{}, buffers {}), but its share of the free "
+      "rank {} needs {} (program {}, weights {}, KV cache {}{}, buffers {}), but its share of the "
+      "free "
       "memory of its node is {}. Use more nodes or fewer ranks on each, or reduce "
       "--kv-memory, {}--max-sequences or --max-step-tokens",
       tightest - plan.ranks.begin(), format_bytes(static_cast<double>(plan.total_bytes(rank))),
+      format_bytes(static_cast<double>(rank.program_bytes)),
       format_bytes(static_cast<double>(rank.weight_bytes)),
       format_bytes(static_cast<double>(plan.kv_bytes(rank))),
       plan.limits.image_blocks == 0
@@ -138,7 +140,8 @@ std::int64_t MemoryPlan::image_bytes_for(std::int64_t blocks) const {
 }
 
 std::int64_t MemoryPlan::total_bytes(const RankMemory& rank) const {
-  return rank.weight_bytes + rank.buffer_bytes() + kv_bytes(rank) + image_bytes(rank);
+  return rank.program_bytes + rank.weight_bytes + rank.buffer_bytes() + kv_bytes(rank) +
+         image_bytes(rank);
 }
 
 std::int64_t image_blocks_of(const model::LlamaConfig& config, std::int64_t tiles) {
@@ -165,6 +168,7 @@ RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks) {
   const model::LlamaConfig& config = request.config;
   const auto shape = model::shard_shape(config, rank, num_ranks);
   RankMemory memory;
+  memory.program_bytes = request.program_bytes;
   memory.weight_bytes = model::shard_weight_bytes(config, shape, element_bytes(request.dtype));
   const std::int64_t image_blocks = wanted_image_blocks(request);
   memory.activation_bytes = model::activation_bytes(

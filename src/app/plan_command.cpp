@@ -110,17 +110,18 @@ std::string ranks_text(const MemoryPlan& plan, const model::LlamaConfig& config)
     return has_images ? fmt::format(" {:>10}", column) : std::string();
   };
   std::string text =
-      fmt::format("\n{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10}{} {:>10} {:>10}\n", "rank",
-                  "query heads", "KV heads", "feed-forward", "vocabulary", "weights", "KV cache",
-                  images("images"), "buffers", "total");
+      fmt::format("\n{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10}{} {:>10} {:>10} {:>10}\n",
+                  "rank", "query heads", "KV heads", "feed-forward", "vocabulary", "weights",
+                  "KV cache", images("images"), "buffers", "program", "total");
   for (int i = 0; i < num_ranks && i < kMaxRows; ++i) {
     const model::ShardShape& shape = shapes[static_cast<std::size_t>(i)];
     const RankMemory& rank = plan.ranks[static_cast<std::size_t>(i)];
-    text += fmt::format("{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10}{} {:>10} {:>10}\n", i,
-                        shape.local_num_heads(), shape.local_num_kv_heads(), shape.local_ffn_size(),
-                        shape.local_vocab_size(), bytes_text(rank.weight_bytes),
-                        bytes_text(plan.kv_bytes(rank)), images(bytes_text(plan.image_bytes(rank))),
-                        bytes_text(rank.buffer_bytes()), bytes_text(plan.total_bytes(rank)));
+    text += fmt::format("{:>4} {:>11} {:>8} {:>13} {:>10}   {:>10} {:>10}{} {:>10} {:>10} {:>10}\n",
+                        i, shape.local_num_heads(), shape.local_num_kv_heads(),
+                        shape.local_ffn_size(), shape.local_vocab_size(),
+                        bytes_text(rank.weight_bytes), bytes_text(plan.kv_bytes(rank)),
+                        images(bytes_text(plan.image_bytes(rank))), bytes_text(rank.buffer_bytes()),
+                        bytes_text(rank.program_bytes), bytes_text(plan.total_bytes(rank)));
   }
   if (num_ranks > kMaxRows) text += fmt::format("... and {} more\n", num_ranks - kMaxRows);
   return text;

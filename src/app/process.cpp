@@ -39,6 +39,15 @@ std::optional<int> rank_of_many(const Environment& environment, LauncherVariable
   return number(environment, variables.rank);
 }
 
+std::int64_t bytes_in_status(std::string_view name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(name)) continue;
+    return std::strtoll(line.c_str() + name.size(), nullptr, 10) * 1024;  // the file has KiB
+  }
+  return 0;
+}
+
 }  // namespace
 
 int launcher_rank(const Environment& environment) {
@@ -53,15 +62,9 @@ std::optional<int> surplus_rank(const Environment& environment) {
   return rank && *rank != 0 ? rank : std::nullopt;
 }
 
-std::int64_t peak_memory_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    constexpr std::string_view kName = "VmHWM:";
-    if (!line.starts_with(kName)) continue;
-    return std::strtoll(line.c_str() + kName.size(), nullptr, 10) * 1024;  // the file has KiB
-  }
-  return 0;
-}
+std::int64_t peak_memory_bytes() { return bytes_in_status("VmHWM:"); }
+
+std::int64_t private_memory_bytes() { return bytes_in_status("RssAnon:"); }
 
 void open_standard_descriptors() {
   // The lowest free number is given out, so that each one closed is filled in turn.

@@ -236,8 +236,10 @@ class Run {
   void prepare() {
     phase_ = "checking the job";
     const Stopwatch watch;
+    // What the program holds already is part of what it is planned to need.
     const auto free_bytes =
-        gather(*communicator_, available_memory_bytes() / std::max(1, local_ranks_));
+        gather(*communicator_,
+               available_memory_bytes() / std::max(1, local_ranks_) + private_memory_bytes());
     agreed(*communicator_, [&] {
       if (!leads()) return;
       prepared_.emplace(options_);

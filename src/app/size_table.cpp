@@ -40,6 +40,7 @@ SizeRow size_row(const MemoryRequest& request, int num_ranks) {
   row.min_query_heads = request.config.num_heads;
   for (const RankMemory& rank : ranks) {
     SizeRow own = row;
+    own.program_bytes = rank.program_bytes;
     own.weight_bytes = rank.weight_bytes;
     own.kv_bytes = blocks * rank.kv_block_bytes;
     own.image_bytes = image_blocks * rank.image_block_bytes;
@@ -59,9 +60,9 @@ std::string size_table_text(const MemoryRequest& request, int num_ranks) {
   const auto images = [has_images](const std::string& column) {
     return has_images ? fmt::format(" {:>10}", column) : std::string();
   };
-  std::string text = fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10}{} {:>10} {:>10}   {}\n",
+  std::string text = fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10}{} {:>10} {:>10} {:>10}   {}\n",
                                  "ranks", "query heads", "KV heads", "weights", "KV cache",
-                                 images("images"), "buffers", "total", "fits in");
+                                 images("images"), "buffers", "program", "total", "fits in");
   std::set<int> counts = {1, 2, 4, 8, 16};
   counts.insert(num_ranks);
   for (const int count : counts) {
@@ -69,9 +70,10 @@ std::string size_table_text(const MemoryRequest& request, int num_ranks) {
     const std::string heads = row.min_query_heads == row.max_query_heads
                                   ? fmt::format("{}", row.max_query_heads)
                                   : fmt::format("{}-{}", row.min_query_heads, row.max_query_heads);
-    text += fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10}{} {:>10} {:>10}   {}\n", count, heads,
-                        row.max_kv_heads, bytes_text(row.weight_bytes), bytes_text(row.kv_bytes),
-                        images(bytes_text(row.image_bytes)), bytes_text(row.buffer_bytes),
+    text += fmt::format("{:>5} {:>11} {:>8}   {:>10} {:>10}{} {:>10} {:>10} {:>10}   {}\n", count,
+                        heads, row.max_kv_heads, bytes_text(row.weight_bytes),
+                        bytes_text(row.kv_bytes), images(bytes_text(row.image_bytes)),
+                        bytes_text(row.buffer_bytes), bytes_text(row.program_bytes),
                         bytes_text(row.total_bytes()), memory_text(row.total_bytes()));
   }
   return text;

@@ -41,6 +41,10 @@ std::optional<int> surplus_rank(const Environment& environment);
 /// Most memory that this process has held at a time (the kernel's VmHWM); 0 where it is not told.
 std::int64_t peak_memory_bytes();
 
+/// Memory that this process holds now and shares with no file or other process (the kernel's
+/// RssAnon); 0 where it is not told.
+std::int64_t private_memory_bytes();
+
 /// Opens /dev/null where standard input, output or error is closed; else the next file or pipe that
 /// is opened gets its number, and would be taken for it. To be called before anything is opened.
 void open_standard_descriptors();

@@ -16,11 +16,14 @@ struct SizeRow {
   std::int64_t min_query_heads = 0;  // of a rank
   std::int64_t max_query_heads = 0;
   std::int64_t max_kv_heads = 0;
+  std::int64_t program_bytes = 0;
   std::int64_t weight_bytes = 0;
   std::int64_t kv_bytes = 0;
   std::int64_t image_bytes = 0;  // keys and values of images
   std::int64_t buffer_bytes = 0;
-  std::int64_t total_bytes() const { return weight_bytes + kv_bytes + image_bytes + buffer_bytes; }
+  std::int64_t total_bytes() const {
+    return program_bytes + weight_bytes + kv_bytes + image_bytes + buffer_bytes;
+  }
 };
 
 /// With the KV cache and image memory that the request would like, whatever is free.

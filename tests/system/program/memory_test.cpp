@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "caravan/checkpoint/model_file.h"
@@ -30,22 +33,58 @@ class MemoryTest : public ProgramTest {
     return found;
   }
 
-  /// Runs a record on 1, 2 and 3 ranks, each with a cache of `kv_mib`.
-  void expect_shares(const std::string& model_path, std::int64_t kv_mib) {
+  /// Totals of the ranks as `plan` prints them, in bytes.
+  static std::vector<std::int64_t> planned(const Arguments& options) {
+    const ProcessResult result = caravan(options);
+    EXPECT_EQ(result.code, 0) << result.err;
+    const std::map<std::string, double> units = {
+        {"KiB", 1024}, {"MiB", kMiB}, {"GiB", 1024.0 * kMiB}};
+    std::vector<std::int64_t> totals;
+    std::istringstream lines(result.out.substr(result.out.find("\nrank ") + 1));
+    std::string line;
+    std::getline(lines, line);
+    while (std::getline(lines, line) && !line.empty()) {
+      std::istringstream words(line);
+      std::string number;
+      std::string unit;
+      for (std::string word; words >> word;) number = std::exchange(unit, word);
+      totals.push_back(static_cast<std::int64_t>(std::stod(number) * units.at(unit)));
+    }
+    return totals;
+  }
+
+  /// Runs the records on each of these numbers of ranks, each rank with a cache of `kv_mib`.
+  /// @param cache_is_filled  by the records: then a rank holds all that is planned.
+  void expect_shares(const std::string& model_path, std::int64_t kv_mib,
+                     const std::vector<int>& sizes, bool cache_is_filled = false) {
     const auto file = checkpoint::ModelFile::open(model_path);
     const auto& description = file.description();
     const std::int64_t bytes = element_bytes(description.dtype);
-    for (const int ranks : {1, 2, 3}) {
+    for (const int ranks : sizes) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks");
-      const ProcessResult result =
-          caravan_on(ranks, {"run", "--model", model_path, "--input", input(), "--output",
-                             folder_.file("out.jsonl"), "--overwrite", "--threads", "1",
-                             "--kv-memory", std::to_string(kv_mib) + "M"});
+      const Arguments options = {"--model",
+                                 model_path,
+                                 "--input",
+                                 input(),
+                                 "--output",
+                                 folder_.file("out.jsonl"),
+                                 "--overwrite",
+                                 "--threads",
+                                 "1",
+                                 "--kv-memory",
+                                 std::to_string(kv_mib) + "M"};
+      Arguments plan_options = {"plan", "--ranks", std::to_string(ranks)};
+      plan_options.insert(plan_options.end(), options.begin(), options.end());
+      const std::vector<std::int64_t> totals = planned(plan_options);
+      Arguments run_options = {"run"};
+      run_options.insert(run_options.end(), options.begin(), options.end());
+      const ProcessResult result = caravan_on(ranks, run_options);
       ASSERT_EQ(result.code, 0) << result.err;
       const auto read = numbers(result.err, "bytes read by each rank: ");
       const auto peaks = numbers(result.err, "peak memory bytes of each rank: ");
       ASSERT_EQ(read.size(), static_cast<std::size_t>(ranks)) << result.err;
       ASSERT_EQ(peaks.size(), read.size()) << result.err;
+      ASSERT_EQ(totals.size(), read.size());
       for (int rank = 0; rank < ranks; ++rank) {
         SCOPED_TRACE("rank " + std::to_string(rank));
         const auto shape = model::shard_shape(description.config, rank, ranks);
@@ -55,6 +94,10 @@ class MemoryTest : public ProgramTest {
                     0.01 * static_cast<double>(shard));
         EXPECT_LE(peaks[index], (shard + kv_mib * kMiB) * 13 / 10 + 300 * kMiB);
         EXPECT_GE(peaks[index], shard);
+        EXPECT_LE(peaks[index], totals[index] * 13 / 10);
+        if (cache_is_filled) {
+          EXPECT_GE(peaks[index], totals[index] * 7 / 10);
+        }
       }
     }
   }
@@ -62,7 +105,7 @@ class MemoryTest : public ProgramTest {
 
 TEST_F(MemoryTest, EachRankReadsAndHoldsItsShareOfATinyModel) {
   folder_.write("prompts.jsonl", completion_request("a", "Hi", {{"max_tokens", 4}}));
-  expect_shares(model(), 1);
+  expect_shares(model(), 1, {1, 2, 3});
 }
 
 TEST_F(MemoryTest, EachRankReadsAndHoldsItsShareOfARealModel) {
@@ -74,7 +117,17 @@ TEST_F(MemoryTest, EachRankReadsAndHoldsItsShareOfARealModel) {
   const ProcessResult result = caravan({"convert", source, converted});
   ASSERT_EQ(result.code, 0) << result.err;
   folder_.write("prompts.jsonl", completion_request("a", "Hi", {{"max_tokens", 4}}));
-  expect_shares(converted, 64);
+  expect_shares(converted, 64, {1, 2, 3});
+
+  // Long prompts, more at once than the cache holds.
+  std::string lines;
+  for (int i = 0; i < 12; ++i) {
+    std::vector<int> ids;
+    for (int k = 0; k < 300; ++k) ids.push_back(100 + (i * 37 + k * 11) % 40000);
+    lines += completion_request("long" + std::to_string(i), ids, {{"max_tokens", 2}});
+  }
+  folder_.write("prompts.jsonl", lines);
+  expect_shares(converted, 32, {4}, true);
 }
 
 }  // namespace

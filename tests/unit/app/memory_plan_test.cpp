@@ -13,6 +13,7 @@ constexpr std::int64_t kMiB = 1 << 20;
 
 MemoryRequest request(std::size_t ranks, std::int64_t free_bytes) {
   MemoryRequest request;
+  request.program_bytes = 0;  // far more than what this model needs
   model::LlamaConfig& config = request.config;
   config.vocab_size = 1000;
   config.hidden_size = 72;
@@ -203,6 +204,20 @@ TEST(MemoryPlan, AssumesAnImageForEachPrompt) {
   assume_records(assumed, 100);
   EXPECT_EQ(assumed.largest_image_group, 5);
   EXPECT_EQ(assumed.needed_image_blocks, 5 * assumed.max_sequences);
+}
+
+TEST(MemoryPlan, CountsTheProgramOfEveryRank) {
+  const MemoryPlan without = plan_memory(request(2, 40 * kMiB));
+  MemoryRequest with = request(2, 40 * kMiB + kProgramBytes);
+  with.program_bytes = kProgramBytes;
+  const MemoryPlan plan = plan_memory(with);
+  EXPECT_EQ(plan.kv_tokens(), without.kv_tokens());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(plan.total_bytes(plan.ranks[rank]),
+              without.total_bytes(without.ranks[rank]) + kProgramBytes);
+  }
+  with.free_bytes.assign(2, 40 * kMiB);
+  test::expect_error<ConfigError>([&] { plan_memory(with); }, "program 144.00 MiB");
 }
 
 }  // namespace
