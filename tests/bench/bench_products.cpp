@@ -18,7 +18,7 @@
 #include "caravan/core/clock.h"
 #include "caravan/core/machine_limits.h"
 #include "caravan/ops/linear.h"
-#include "tile_peak.h"
+#include "caravan/ops/peaks.h"
 
 namespace {
 
@@ -63,35 +63,6 @@ SliceLayout slices_of(std::int64_t in, std::int64_t width) {
   const SliceTree tree(static_cast<std::int64_t>(layout.slices.size()));
   layout.nodes = tree.cover({0, tree.num_slices()});
   return layout;
-}
-
-/// Best seconds of `work` within about a second.
-template <typename Work>
-double best_seconds(const Work& work) {
-  double best = 1e9;
-  const Stopwatch all;
-  for (int i = 0; i < 5 || (i < 1000 && all.seconds() < 1); ++i) {
-    const Stopwatch watch;
-    work();
-    best = std::min(best, watch.seconds());
-  }
-  return best;
-}
-
-double read_bandwidth(ThreadTeam& team) {
-  constexpr std::int64_t kBytes = std::int64_t{512} << 20;
-  const at::Tensor memory = allocate_huge(kBytes);
-  auto* const words = static_cast<std::uint64_t*>(memory.data_ptr());
-  std::fill_n(words, kBytes / 8, 1);
-  std::vector<std::uint64_t> sums(static_cast<std::size_t>(team.size()) * 8);
-  const double seconds = best_seconds([&] {
-    team.run([&](ThreadShare share) {
-      const Range part = split_evenly(kBytes / 8, share.count, share.index);
-      sums[static_cast<std::size_t>(share.index) * 8] +=
-          std::accumulate(words + part.begin, words + part.end, std::uint64_t{0});
-    });
-  });
-  return static_cast<double>(kBytes) / seconds * 1e-9;
 }
 
 void measure(const Context& context, const Shape& shape, std::vector<std::int64_t> all_rows) {
@@ -198,14 +169,10 @@ int main(int argc, char** argv) {
     }
   }
   ThreadTeam team(threads);
-  std::printf("read: %.1f GB/s\n", read_bandwidth(team));
-  if (isa_supported(Isa::kAmx)) {
-    const double seconds =
-        best_seconds([&] { team.run([](ThreadShare) { run_tile_products(); }); });
-    std::printf("tiles: %.0f GFLOP/s\n", tile_product_flop() * threads / seconds * 1e-9);
-  } else {
-    std::printf("tiles: none on this machine\n");
-  }
+  const Peaks peaks = measure_peaks(Context(team, isa.value_or(detect_isa(Compute::kBFloat16))));
+  std::printf("peaks: reading %.1f GB/s, FMA %.0f GFLOP/s, tiles %.0f GFLOP/s (0: none)\n",
+              peaks.read_bytes_per_second * 1e-9, peaks.fma_flop_per_second * 1e-9,
+              peaks.tile_flop_per_second * 1e-9);
   const std::vector<std::int64_t> all_rows =
       rows > 0 ? std::vector{rows} : std::vector<std::int64_t>{1, 8, 32, 64, 512};
   for (const Shape& shape : kShapes) {

@@ -68,6 +68,13 @@ struct AttentionTile {
   std::int64_t score_stride = 0;   // multiple of 16, at least the largest `visible`
 };
 
+/// Loops that show what the vectors and the memory give at most (caravan/ops/peaks.h).
+struct PeakKernels {
+  double flop;  // of one call of `multiply`
+  float (*multiply)(float factor);
+  float (*read)(const float* values, std::int64_t count);
+};
+
 struct KernelTable {
   ProductKernels linear;       // of float32 computing
   ProductKernels linear_bf16;  // of bf16 computing
@@ -90,6 +97,8 @@ struct KernelTable {
   void (*exp_shifted)(const float* x, std::int64_t count, float shift, float* y);
   float (*row_max)(const float* x, std::int64_t count);
   double (*exp_sum)(const float* x, std::int64_t count, float shift);
+
+  PeakKernels peaks;
 };
 
 extern const KernelTable kGenericKernels;
@@ -97,5 +106,8 @@ extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
 /// bf16 computing with tile instructions; all else is done by kAvx512Kernels.
 extern const ProductKernels kAmxKernels;
+/// The like of PeakKernels for tiles.
+extern const double kAmxTileFlop;  // of one call
+void multiply_tiles();
 
 }  // namespace caravan::ops

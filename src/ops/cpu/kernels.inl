@@ -12,6 +12,7 @@
 #include "attention.inl"
 #include "rows.inl"
 #include "vision_rows.inl"
+#include "peaks.inl"
 // clang-format on
 
 constexpr KernelTable kTable = {
@@ -29,5 +30,6 @@ constexpr KernelTable kTable = {
     .exp_shifted = exp_shifted,
     .row_max = row_max,
     .exp_sum = exp_sum,
+    .peaks = kPeakKernels,
 };
 static_assert(kTileRows <= kMaxAttentionQueries);

@@ -20,8 +20,25 @@ namespace {
 #include "linear_bf16.inl"
 // clang-format on
 
+constexpr int kPeakRounds = 4000;
+
 }  // namespace
 
 extern const ProductKernels kAmxKernels = kBf16Products;
+
+extern const double kAmxTileFlop = 4.0 * kPeakRounds * 2 * kTileSide * kTileSide * kRunColumns;
+
+void multiply_tiles() {
+  LinearArgs whole_tiles;
+  whole_tiles.rows = kTileSide;
+  const BlockUnit unit(whole_tiles);
+  // What the registers hold does not matter to the time.
+  for (int i = 0; i < kPeakRounds; ++i) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
 
 }  // namespace caravan::ops

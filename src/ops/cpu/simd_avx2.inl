@@ -9,6 +9,9 @@ constexpr int vecs_for_rows(int rows) { return rows == 1 ? 4 : rows <= 2 ? 2 : 1
 constexpr int kChainRows = 2;
 constexpr int kChainVecs = 1;
 
+/// Chains in flight that keep the FMA units busy.
+constexpr int kPeakChains = 5;
+
 struct Vec {
   __m256 low;
   __m256 high;

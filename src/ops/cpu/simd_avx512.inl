@@ -9,6 +9,9 @@ constexpr int vecs_for_rows(int rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2
 constexpr int kChainRows = 6;
 constexpr int kChainVecs = 2;
 
+/// Chains in flight that keep the FMA units busy.
+constexpr int kPeakChains = 16;
+
 struct Vec {
   __m512 all;
 };

@@ -10,6 +10,9 @@ constexpr int vecs_for_rows(int) { return 1; }
 constexpr int kChainRows = 2;
 constexpr int kChainVecs = 1;
 
+/// Chains in flight that keep the FMA units busy.
+constexpr int kPeakChains = 2;
+
 struct Vec {
   float lane[16];
 };
