@@ -77,11 +77,11 @@ batch::Manifest make_manifest(const JobOptions& options, PreparedRun& prepared,
                     {"source", description.source},
                     {"created_by", description.created_by}};
   manifest.configuration = facts.configuration;
-  manifest.ranks = facts.ranks;
-  manifest.device = facts.device;
-  manifest.kernels = facts.kernels;
+  manifest.ranks = facts.placement.ranks;
+  manifest.device = facts.placement.device;
+  manifest.kernels = facts.placement.kernels;
   manifest.compute = ops::compute_name(options.compute);
-  manifest.threads_per_rank = facts.threads;
+  manifest.threads_per_rank = facts.placement.threads;
   manifest.inputs = prepared.workload().input_paths();
   manifest.output = options.output;
   manifest.fingerprint = prepared.fingerprint();
@@ -227,7 +227,7 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
   Outcome outcome;
   try {
     if (engine != nullptr)
-      outcome = drive(options, prepared, output, *engine, counts, facts.threads);
+      outcome = drive(options, prepared, output, *engine, counts, facts.placement.threads);
     facts.phase_seconds["work"] = counts.seconds;
     const engine::EngineStatistics statistics =
         engine != nullptr ? engine->statistics() : engine::EngineStatistics{};

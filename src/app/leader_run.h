@@ -15,15 +15,13 @@
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
 #include "caravan/engine/engine.h"
+#include "rank_group.h"
 
 namespace caravan::app {
 
 /// Facts about the launch that logs and manifest show.
 struct RunFacts {
-  std::vector<std::string> ranks;  // where each sits
-  std::string device;
-  std::string kernels;
-  int threads = 1;
+  Placement placement;
   std::string started;
   std::map<std::string, double> phase_seconds;
   std::vector<std::pair<std::string, std::string>> configuration;
