@@ -51,14 +51,17 @@ int guarded(bool speaks, const Work& work) {
   }
 }
 
-int run_on_all_ranks(int& argc, char**& argv, const ParsedOptions& parsed) {
+int run_on_all_ranks(int& argc, char**& argv, Command command, const ParsedOptions& parsed) {
   parallel::MpiEnvironment mpi(argc, argv);
   log::configure(parsed.options.log_level, mpi.world_rank(), mpi.world_size());
   install_stop_signals();  // once more: MPI has handlers of its own
   report_write_limits_as_errors();
   // Ranks that were not connected are all the first of their own world: one speaks for them.
   const int rank = mpi.world_size() > 1 ? mpi.world_rank() : launcher_rank(environment_value);
-  return guarded(rank == 0, [&] { return to_int(run_command(parsed, mpi, environment_value)); });
+  return guarded(rank == 0, [&] {
+    const auto work = command == Command::kBench ? bench_command : run_command;
+    return to_int(work(parsed, mpi, environment_value));
+  });
 }
 
 int run_alone(Command command, const ParsedOptions& parsed) {
@@ -69,9 +72,10 @@ int run_alone(Command command, const ParsedOptions& parsed) {
     case Command::kVerify: return to_int(verify_command(parsed));
     case Command::kPlan: return to_int(plan_command(parsed, environment_value));
     case Command::kTokenize: return to_int(tokenize_command(parsed));
-    case Command::kRun: break;
+    case Command::kRun:
+    case Command::kBench: break;
   }
-  throw InternalError("run needs all ranks");
+  throw InternalError("this subcommand needs all ranks");
 }
 
 std::optional<Command> find_command(const std::string& name) {
@@ -112,7 +116,8 @@ int dispatch(int& argc, char**& argv) {
   open_standard_descriptors();
   report_write_limits_as_errors();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool runs = !arguments.empty() && arguments.front() == command_name(Command::kRun);
+  const auto named = arguments.empty() ? std::nullopt : find_command(arguments.front());
+  const bool runs = named && runs_on_all_ranks(*named);
   if (runs) install_stop_signals();  // one that comes while MPI starts stops the run as any other
   const std::optional<int> surplus = runs ? std::nullopt : surplus_rank(environment_value);
   const bool first_rank = runs ? launcher_rank(environment_value) == 0 : !surplus;
@@ -135,17 +140,18 @@ int dispatch(int& argc, char**& argv) {
       if (first_rank) print_result(print_config(command, parsed.options));
       return to_int(ExitCode::kOk);
     }
-    if (command == Command::kRun || command == Command::kPlan) {
-      CARAVAN_CHECK(parsed.positional.empty(), UsageError,
-                    "unexpected argument \"{}\"; prompts are named with --input or --prompt",
-                    parsed.positional.front());
+    if (command == Command::kRun || command == Command::kPlan || command == Command::kBench) {
+      CARAVAN_CHECK(parsed.positional.empty(), UsageError, "unexpected argument \"{}\"; {}",
+                    parsed.positional.front(),
+                    command == Command::kBench ? "bench needs --model alone"
+                                               : "prompts are named with --input or --prompt");
       check_options(command, parsed.options);
     }
     return to_int(ExitCode::kOk);
   });
   if (done || code != 0) return code;
-  if (command == Command::kRun) {
-    return guarded(first_rank, [&] { return run_on_all_ranks(argc, argv, parsed); });
+  if (runs_on_all_ranks(command)) {
+    return guarded(first_rank, [&] { return run_on_all_ranks(argc, argv, command, parsed); });
   }
   if (surplus) {
     std::fputs(fmt::format("caravan: {} needs one process: rank 0 does it, rank {} has nothing to "

@@ -264,6 +264,11 @@ std::string usage_line(Command command) {
              "Answers a file of prompts, on all ranks that srun or mpirun started. The same "
              "command "
              "continues\na run that was interrupted.\n";
+    case Command::kBench:
+      return "caravan bench --model MODEL.h5 [options]\n\n"
+             "Measures loading, prompts and decoding on all ranks that srun or mpirun started, "
+             "beside what\nthis machine gives at most. Takes no prompts and writes nothing but "
+             "the result.\n";
     case Command::kTokenize:
       return "caravan tokenize --model MODEL.h5 [TEXT] [options]\n\n"
              "Shows the token ids that the model sees for a text (the argument, --input FILE, or "
@@ -388,6 +393,7 @@ std::string general_help() {
          "  verify MODEL.h5           reads everything, checks every checksum\n"
          "  plan                      checks a run before it is queued: input, memory, ranks\n"
          "  run                       answers prompts; start it with srun or mpirun\n"
+         "  bench                     speed of a model on these ranks; start it like run\n"
          "  tokenize                  text or chat to token ids, and back\n"
          "  help SUBCOMMAND           its options\n"
          "  --version                 version and libraries\n";

@@ -65,6 +65,7 @@ class Table {
 
 constexpr auto kRun = Command::kRun;
 constexpr auto kPlan = Command::kPlan;
+constexpr auto kBench = Command::kBench;
 constexpr auto kTokenize = Command::kTokenize;
 constexpr auto kConvert = Command::kConvert;
 constexpr auto kInspect = Command::kInspect;
@@ -76,7 +77,7 @@ void add_input_output(Table& table) {
                         "the checkpoint, made by `caravan convert`. plan: also a config.json or "
                         "params.json, before there are weights"},
                        &JobOptions::model))
-      .commands = {kRun, kPlan, kTokenize};
+      .commands = {kRun, kPlan, kBench, kTokenize};
   table
       .add(
           list_option({"input", "PATH",
@@ -183,7 +184,7 @@ void add_record_defaults(Table& table) {
 }
 
 void add_execution(Table& table) {
-  table.group("Execution", {kRun, kPlan});
+  table.group("Execution", {kRun, kPlan, kBench});
   table.add(number_option<std::int64_t>(
       {"tensor-parallel", "auto|N", "ranks that share the model; for now all of them"},
       &JobOptions::tensor_parallel, {1, 1 << 20}, "auto"));
@@ -221,20 +222,27 @@ void add_execution(Table& table) {
                     "KV cache of each rank (8G, 500M); auto: what the input needs, at most "
                     "half of the free memory; a long run uses all of it, as prefixes are kept"},
                    &JobOptions::kv_memory));
-  table.add(bytes_option({"image-memory", "auto|BYTES",
-                          "keys and values of images on each rank (models with vision); auto: what "
-                          "the input needs, at most two fifths of the free memory"},
-                         &JobOptions::image_memory));
-  table.add(choice_option<bool>(
-      {"prefix-sharing", "on|off",
-       "compute what prompts begin with alike once, and keep it while the KV cache has room; the "
-       "answers are the same"},
-      &JobOptions::prefix_sharing, {{"on", true}, {"off", false}}));
-  table.add(number_or_off_option(
-      {"speculation", "auto|off|N",
-       "tokens of a sequence guessed ahead in a step from what stood in its text before, where few "
-       "sequences run, and checked by the model; the answers are the same; auto: up to 11"},
-      &JobOptions::speculation, {0, 64}));
+  table
+      .add(bytes_option({"image-memory", "auto|BYTES",
+                         "keys and values of images on each rank (models with vision); auto: what "
+                         "the input needs, at most two fifths of the free memory"},
+                        &JobOptions::image_memory))
+      .commands = {kRun, kPlan};
+  table
+      .add(choice_option<bool>({"prefix-sharing", "on|off",
+                                "compute what prompts begin with alike once, and keep it while the "
+                                "KV cache has room; the "
+                                "answers are the same"},
+                               &JobOptions::prefix_sharing, {{"on", true}, {"off", false}}))
+      .commands = {kRun, kPlan};
+  table
+      .add(number_or_off_option(
+          {"speculation", "auto|off|N",
+           "tokens of a sequence guessed ahead in a step from what stood in its text before, where "
+           "few "
+           "sequences run, and checked by the model; the answers are the same; auto: up to 11"},
+          &JobOptions::speculation, {0, 64}))
+      .commands = {kRun, kPlan};
   table.add(flag_option({"no-verify", "", "do not check the checksums of weights while reading"},
                         &JobOptions::no_verify));
   Option& ranks = table.add(number_option<std::int64_t>(
@@ -271,6 +279,8 @@ void add_other_subcommands(Table& table) {
        kConvert);
   table.group("Display", {});
   only(flag_option({"json", "", "as JSON"}, &JobOptions::json), kInspect);
+  table.options.back().commands.push_back(kBench);
+  only(flag_option({"quick", "", "fewer repetitions"}, &JobOptions::quick), kBench);
   only(flag_option({"tensors", "", "list every tensor"}, &JobOptions::tensors), kInspect);
   only(flag_option({"chat", "", "lay the text out as a chat with one user message"},
                    &JobOptions::chat),
@@ -290,7 +300,7 @@ void add_logging(Table& table) {
 }
 
 void add_general(Table& table) {
-  table.group("General", {kRun, kPlan});
+  table.group("General", {kRun, kPlan, kBench});
   Option& config = table.add(
       text_option({"config", "FILE", "options as `name = value` lines"}, &JobOptions::config));
   config.configurable = Configurable::kNo;
@@ -324,6 +334,7 @@ std::string_view command_name(Command command) {
     case Command::kVerify: return "verify";
     case Command::kPlan: return "plan";
     case Command::kRun: return "run";
+    case Command::kBench: return "bench";
     case Command::kTokenize: return "tokenize";
   }
   return "?";

@@ -61,13 +61,6 @@ void check_texts(const JobOptions& options) {
   faults.require_none();
 }
 
-void check_compute(const JobOptions& options, DType dtype) {
-  CARAVAN_CHECK(options.compute == ops::Compute::kFloat32 || dtype == DType::kBFloat16, ConfigError,
-                "--compute bf16 multiplies weights stored as bf16, but {} stores {}: convert the "
-                "source again with --dtype bf16, or use --compute fp32",
-                options.model, dtype_name(dtype));
-}
-
 }  // namespace
 
 void check_options(Command command, const JobOptions& options) {
@@ -101,6 +94,13 @@ void check_options(Command command, const JobOptions& options) {
   }
   CARAVAN_CHECK(faults.empty(), UsageError, "{}", fmt::join(faults, "\n"));
   check_texts(options);
+}
+
+void check_compute(const JobOptions& options, DType dtype) {
+  CARAVAN_CHECK(options.compute == ops::Compute::kFloat32 || dtype == DType::kBFloat16, ConfigError,
+                "--compute bf16 multiplies weights stored as bf16, but {} stores {}: convert the "
+                "source again with --dtype bf16, or use --compute fp32",
+                options.model, dtype_name(dtype));
 }
 
 MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig& config,

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -15,10 +14,10 @@
 #include "caravan/core/clock.h"
 #include "caravan/core/log.h"
 #include "caravan/core/machine_limits.h"
-#include "caravan/model/decoder.h"
 #include "collective.h"
 #include "group_command.h"
 #include "leader_run.h"
+#include "loaded_model.h"
 #include "rank_group.h"
 
 namespace caravan::app {
@@ -56,11 +55,12 @@ class Run {
     load();
     phase_ = "answering";
     if (!leads()) {
-      engine::Engine::follow(*decoder_, communicator_);
+      engine::Engine::follow(model_->decoder(), communicator_);
       return finish({}, nullptr);
     }
     const ModelFront& model = prepared_->model();
-    engine::Engine engine(*decoder_, communicator_, group_.context(), *model.tokenizer, limits_);
+    engine::Engine engine(model_->decoder(), communicator_, group_.context(), *model.tokenizer,
+                          limits_);
     const Outcome outcome = options_.prompt
                                 ? run_prompt(*prepared_, engine)
                                 : run_records(options_, *prepared_, *output_, &engine, facts_);
@@ -71,7 +71,7 @@ class Run {
   std::string whereabouts() const { return fmt::format("{}, {}", group_.whereabouts(), phase_); }
 
   /// Ending the job takes memory, of which there may be none left. Not collective.
-  void free_memory() { decoder_.reset(); }
+  void free_memory() { model_.reset(); }
 
  private:
   bool leads() const { return group_.leads(); }
@@ -105,49 +105,29 @@ class Run {
 
   void load() {
     phase_ = "loading the weights";
-    const Stopwatch watch;
-    std::vector<std::byte> bytes;
-    if (leads()) bytes = prepared_->model().file.serialize();
-    communicator_.broadcast(bytes);
     limits_ = broadcast_value(communicator_, leads() ? prepared_->memory().limits : limits_);
     limits_.prefix_sharing = options_.prefix_sharing;
     if (options_.speculation) limits_.max_drafts = *options_.speculation;
-    std::int64_t read_bytes = 0;
-    agreed(communicator_, [&] {
-      file_.emplace(checkpoint::ModelFile::deserialize(bytes));
-      file_->set_verify(!options_.no_verify);
-      decoder_.emplace(file_->description().config, *file_, group_.context(), communicator_,
-                       model::DecoderLimits{limits_.max_step_tokens, limits_.kv_blocks,
-                                            facts_.placement.threads, limits_.image_blocks},
-                       [this](std::int64_t) {
-                         if (output_) output_->keep_alive();
-                         check_loading();
-                       });
-      read_bytes = file_->bytes_read();
-    });
-    const std::vector<std::int64_t> read = gather(communicator_, read_bytes);
-    const std::int64_t total = std::accumulate(read.begin(), read.end(), std::int64_t{0});
-    facts_.phase_seconds["load"] = watch.seconds();
+    LoadOptions load;
+    load.limits.max_step_tokens = limits_.max_step_tokens;
+    load.limits.kv_blocks = limits_.kv_blocks;
+    load.limits.image_blocks = limits_.image_blocks;
+    load.verify = !options_.no_verify;
+    load.keep_alive = [this] {
+      if (output_) output_->keep_alive();
+    };
+    model_.emplace(group_, leads() ? &prepared_->model().file : nullptr, communicator_, load);
+    facts_.phase_seconds["load"] = model_->seconds();
     if (!leads()) return;
+    const auto total = static_cast<double>(model_->total_bytes_read());
     log::info(
         "weights: {} read by {} rank(s) in {:.2f} s ({}/s), this rank holds {}; KV cache {} "
         "tokens",
-        format_bytes(static_cast<double>(total)), communicator_.size(), watch.seconds(),
-        format_bytes(static_cast<double>(total) / std::max(watch.seconds(), 1e-6)),
-        format_bytes(static_cast<double>(decoder_->weight_bytes())),
+        format_bytes(total), communicator_.size(), model_->seconds(),
+        format_bytes(total / std::max(model_->seconds(), 1e-6)),
+        format_bytes(static_cast<double>(model_->decoder().weight_bytes())),
         prepared_->memory().kv_tokens());
-    log::info("bytes read by each rank: {}", by_rank(read));
-  }
-
-  // All ranks agree on the outcome of loading, so that one alone may give it up.
-  void check_loading() {
-    if (communicator_.alerted()) throw PeerFailed();
-    if (stop_signal() == 0) return;
-    throw Error(
-        ExitCode::kTemporary,
-        fmt::format("stopped by {} while loading the weights: nothing is lost; run the same "
-                    "command again",
-                    signal_name(stop_signal())));
+    log::info("bytes read by each rank: {}", by_rank(model_->bytes_read()));
   }
 
   // What each rank held at most.
@@ -183,8 +163,7 @@ class Run {
   std::optional<PreparedRun> prepared_;  // leader
   std::optional<BatchOutput> output_;    // leader, with --input
   engine::EngineLimits limits_;
-  std::optional<checkpoint::ModelFile> file_;
-  std::optional<model::Decoder> decoder_;
+  std::optional<LoadedModel> model_;
 };
 
 }  // namespace

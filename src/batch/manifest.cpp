@@ -47,6 +47,7 @@ Json engine_of(const Manifest& manifest) {
           {"images_reused", manifest.engine.images_reused},
           {"image_put_backs", manifest.engine.image_put_backs},
           {"encoder_seconds", manifest.engine.encoder_seconds},
+          {"model_seconds", manifest.engine.model_seconds},
           {"prefill_seconds", manifest.engine.prefill_seconds},
           {"decode_seconds", manifest.engine.decode_seconds}};
 }

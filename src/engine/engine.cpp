@@ -152,10 +152,15 @@ void Engine::State::broadcast(model::StepPlan& plan) {
 
 void Engine::State::run(ScheduledStep& step) {
   broadcast(step.plan);
+  const Stopwatch watch;
+  double use_seconds = 0;
   const auto best =
       run_plan(decoder, step.plan, [&](std::int64_t index, std::span<const float> row) {
+        const Stopwatch use;
         use_row(step.logit_uses[static_cast<std::size_t>(index)], row);
+        use_seconds += use.seconds();
       });
+  statistics.model_seconds += watch.seconds() - use_seconds;
   // After the scores: the last prompt token's score may come from this step as well as the token
   // that ends the request.
   for (std::size_t i = 0; i < best.size(); ++i) use_best(step.argmax_uses[i], best[i]);

@@ -163,6 +163,11 @@ std::int64_t Decoder::weight_bytes() const {
   return state_->weights.bytes + (state_->images ? state_->images->weight_bytes() : 0);
 }
 
+std::int64_t Decoder::step_weight_bytes() const {
+  const DecoderWeights& weights = state_->weights;
+  return weights.bytes - (weights.tied ? 0 : weights.embedding.bytes());
+}
+
 VisionEncoder& Decoder::encoder() {
   CARAVAN_ASSERT(state_->images, "the model has no image encoder");
   return state_->images->encoder();

@@ -40,9 +40,9 @@ std::int64_t read_bytes() {
 /// Bytes per second of passes over more memory than caches hold: of each piece the best pass
 /// counts, since other work hardly leaves a whole pass alone.
 template <typename Read>
-double read_rate(ThreadTeam& team, const Read& read) {
+double read_rate(ThreadTeam& team, int local_ranks, const Read& read) {
   constexpr std::int64_t kPieces = 32;
-  const std::int64_t piece_floats = read_bytes() / 4 / kPieces;
+  const std::int64_t piece_floats = read_bytes() / local_ranks / 4 / kPieces;
   const std::int64_t bytes = kPieces * piece_floats * 4;
   const at::Tensor memory = allocate_huge(bytes);
   auto* const values = static_cast<float*>(memory.data_ptr());
@@ -68,7 +68,7 @@ double read_rate(ThreadTeam& team, const Read& read) {
 
 }  // namespace
 
-Peaks measure_peaks(const Context& context) {
+Peaks measure_peaks(const Context& context, int local_ranks) {
   ThreadTeam& team = context.team();
   const PeakKernels& kernels = context.kernels().peaks;
   // A line for each thread. What is computed must go somewhere, or it would not be computed.
@@ -90,7 +90,7 @@ Peaks measure_peaks(const Context& context) {
         kAmxTileFlop * team.size() * best_rate(team, [](ThreadShare) { multiply_tiles(); });
   }
   peaks.read_bytes_per_second =
-      read_rate(team, [&](ThreadShare share, const float* values, std::int64_t count) {
+      read_rate(team, local_ranks, [&](ThreadShare share, const float* values, std::int64_t count) {
         const Range part = split_evenly(count, share.count, share.index);
         result(share) += kernels.read(values + part.begin, part.size());
       });

@@ -24,6 +24,10 @@ ExitCode tokenize_command(const ParsedOptions& parsed);
 ExitCode run_command(const ParsedOptions& parsed, parallel::MpiEnvironment& mpi,
                      const Environment& environment);
 
+/// Collective, with faults as run_command.
+ExitCode bench_command(const ParsedOptions& parsed, parallel::MpiEnvironment& mpi,
+                       const Environment& environment);
+
 /// A fault that all ranks throw alike.
 class AgreedError : public Error {
  public:

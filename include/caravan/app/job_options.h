@@ -80,7 +80,8 @@ struct JobOptions {
   std::optional<DType> dtype;            // convert; plan
   std::optional<std::string> name;       // convert
   std::optional<std::string> tokenizer;  // convert
-  bool json = false;                     // inspect
+  bool json = false;                     // inspect, bench
+  bool quick = false;                    // bench
   bool tensors = false;                  // inspect
   bool chat = false;                     // tokenize
   bool ids = false;                      // tokenize

@@ -13,12 +13,16 @@
 
 namespace caravan::app {
 
-enum class Command { kConvert, kInspect, kVerify, kPlan, kRun, kTokenize };
+enum class Command { kConvert, kInspect, kVerify, kPlan, kRun, kBench, kTokenize };
 
 std::string_view command_name(Command command);
-inline constexpr Command kAllCommands[] = {Command::kConvert, Command::kInspect,
-                                           Command::kVerify,  Command::kPlan,
-                                           Command::kRun,     Command::kTokenize};
+inline constexpr Command kAllCommands[] = {Command::kConvert, Command::kInspect, Command::kVerify,
+                                           Command::kPlan,    Command::kRun,     Command::kBench,
+                                           Command::kTokenize};
+/// Whether all ranks of a launch run it, rather than one process.
+constexpr bool runs_on_all_ranks(Command command) {
+  return command == Command::kRun || command == Command::kBench;
+}
 
 enum class OptionKind { kValue, kList, kFlag };
 enum class Configurable { kYes, kNo };  // may stand in a configuration file and the environment

@@ -89,6 +89,9 @@ class PreparedRun {
 MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig& config,
                              DType dtype);
 
+/// @throws ConfigError where --compute needs other weights than the checkpoint's.
+void check_compute(const JobOptions& options, DType dtype);
+
 /// Contradictions between options of `run` or `plan`, found before MPI starts.
 /// @throws UsageError listing them all.
 void check_options(Command command, const JobOptions& options);

@@ -41,6 +41,7 @@ struct EngineStatistics {
   double prefill_seconds = 0;      // step time shared out by rows
   double decode_seconds = 0;
   double encoder_seconds = 0;          // shared out by estimated cost
+  double model_seconds = 0;            // of the steps' time, in the model; the rest is the leader's
   std::int64_t images_encoded = 0;     // repeats included
   std::int64_t images_reused = 0;      // times a prompt found its image there
   std::int64_t image_put_backs = 0;    // times a choice lost its images to an older one

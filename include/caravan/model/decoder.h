@@ -62,6 +62,9 @@ class Decoder {
   const LlamaConfig& config() const;
   const ShardShape& shape() const;
   std::int64_t weight_bytes() const;
+  /// Of these, what a step of text reads: not the layers of images, and not an embedding that is no
+  /// head too.
+  std::int64_t step_weight_bytes() const;
 
   /// Does the plan's work on images, then runs embedding, layers and final norm for the plan's
   /// rows and keeps the normalised rows that need logits. Collective. @pre plan.tokens.size() <=

@@ -16,10 +16,11 @@ struct Peaks {
 
 /// Measures with all threads of the context for one or two seconds and takes the best of many short
 /// rounds, so that other work on the machine counts little. Takes twice the last-level cache in
-/// memory meanwhile, 512 MiB to 2 GiB.
+/// memory meanwhile, 512 MiB to 2 GiB, shared out among the ranks of a node.
 ///
 /// Collective: no; ranks that share a node measure at the same time to see what each gets.
+/// @param local_ranks  of this node that measure at the same time
 /// @throws DeviceError if there is no memory.
-Peaks measure_peaks(const Context& context);
+Peaks measure_peaks(const Context& context, int local_ranks = 1);
 
 }  // namespace caravan::ops

@@ -96,7 +96,7 @@ TEST(OptionParser, FaultsNameOptionPlaceAndValue) {
   expect_error<UsageError>([] { parse({"--max-tokens"}); }, "--max-tokens");
   expect_error<UsageError>([] { parse({"--max-tokens", "1", "--max-tokens", "2"}); }, "2 times");
   expect_error<UsageError>([] { parse({"--kv-memory", "8Q"}); }, "expected bytes");
-  expect_error<UsageError>([] { parse({"--isa", "sse"}); }, "auto, avx2, avx512, generic");
+  expect_error<UsageError>([] { parse({"--isa", "sse"}); }, "auto, amx, avx2, avx512, generic");
   expect_error<UsageError>([] { parse({"--overwrite=maybe"}); }, "true or false");
   expect_error<UsageError>(
       [] {
