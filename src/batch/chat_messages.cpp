@@ -18,6 +18,13 @@ constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "u
          fmt::format("model {} has no vision: {} is an image", model_name, path), path);
 }
 
+// The address in a part of type image, as transformers' chats have it.
+// @throws Refused where there is none.
+RecordImage plain_image_of(JsonFields& part, const std::string& path) {
+  const char* const key = part.find("image") != nullptr ? "image" : "url";
+  return {part.needed_text(key), path + "." + key};
+}
+
 // The address in an image_url part: a text, or an object with `url` and `detail`.
 // @throws Refused where it has neither.
 RecordImage image_of(JsonFields& part, const std::string& path) {
@@ -87,11 +94,13 @@ class ContentParser {
       return;
     }
     behind_text_ = false;
-    const bool is_image = type == "image_url" || type == "image" || type == "input_image";
+    const bool is_plain = type == "image";
+    const bool is_image = type == "image_url" || is_plain || type == "input_image";
     if (is_image && !options_.reads_images) refuse_image(path, options_.model_name);
-    if (type != "image_url") {
+    if (type != "image_url" && !is_plain) {
       refuse("invalid_value",
-             fmt::format("{}.type must be \"text\" or \"image_url\", found \"{}\"", path, type),
+             fmt::format("{}.type must be \"text\", \"image_url\" or \"image\", found \"{}\"", path,
+                         type),
              path + ".type");
     }
     if (message.role != "user") {
@@ -108,7 +117,7 @@ class ContentParser {
                          path, record_.images.size() + 1, options_.max_images),
              path);
     }
-    record_.images.push_back(image_of(fields, path));
+    record_.images.push_back(is_plain ? plain_image_of(fields, path) : image_of(fields, path));
     message.image_offsets.push_back(message.content.size());
   }
 

@@ -429,11 +429,15 @@ TEST(RequestParser, KeepsImagesWhereTheirPartsStand) {
               parts_line(
                   R"({"type":"text","text":"ab"},{"type":"image_url","image_url":{"url":"x.png"}},)"
                   R"({"type":"image_url","image_url":"data:,"},{"type":"text","text":"c"},)"
-                  R"({"type":"image_url","image_url":{"url":"y","detail":"high"}})"),
+                  R"({"type":"image_url","image_url":{"url":"y","detail":"high"}},)"
+                  R"({"type":"image","image":"z"},{"type":"image","url":"w"})"),
               id));
   EXPECT_EQ(record.messages[0].content, "abc");
-  EXPECT_EQ(record.messages[0].image_offsets, (std::vector<std::size_t>{2, 2, 3}));
-  ASSERT_EQ(record.images.size(), 3U);
+  EXPECT_EQ(record.messages[0].image_offsets, (std::vector<std::size_t>{2, 2, 3, 3, 3}));
+  ASSERT_EQ(record.images.size(), 5U);
+  EXPECT_EQ(record.images[3].url, "z");
+  EXPECT_EQ(record.images[3].param, "messages.0.content.5.image");
+  EXPECT_EQ(record.images[4].url, "w");
   EXPECT_EQ(record.images[0].url, "x.png");
   EXPECT_EQ(record.images[0].param, "messages.0.content.1.image_url");
   EXPECT_EQ(record.images[1].url, "data:,");
@@ -458,6 +462,9 @@ TEST(RequestParser, JoinsTextPartsThatFollowEachOther) {
 TEST(RequestParser, NamesFaultsOfImageParts) {
   const std::string path = "messages.0.content.0";
   const std::vector<std::array<std::string, 3>> cases = {
+      {parts_line(R"({"type":"image"})"), "missing_field", path + ".url"},
+      {parts_line(R"({"type":"image","image":7})"), "invalid_type", path + ".image"},
+      {parts_line(R"({"type":"image","image":"x"})", "assistant"), "invalid_value", path},
       {parts_line(R"({"type":"image_url"})"), "missing_field", path + ".image_url"},
       {parts_line(R"({"type":"image_url","image_url":7})"), "invalid_type", path + ".image_url"},
       {parts_line(R"({"type":"image_url","image_url":{}})"), "missing_field",
