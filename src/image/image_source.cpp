@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -81,7 +82,13 @@ std::vector<std::byte> read_data_uri(std::string_view url, std::int64_t max_byte
   const std::size_t comma = url.find(',');
   CARAVAN_CHECK(comma != std::string_view::npos && lower(url.substr(0, comma)).ends_with(";base64"),
                 InputError, "expected data:image/...;base64,<data>: only base64 is accepted");
-  const std::string_view text = url.substr(comma + 1);
+  std::string_view text = url.substr(comma + 1);
+  std::string joined;  // many encoders break lines, as mail does
+  if (text.find_first_of("\r\n") != std::string_view::npos) {
+    std::copy_if(text.begin(), text.end(), std::back_inserter(joined),
+                 [](char c) { return c != '\r' && c != '\n'; });
+    text = joined;
+  }
   CARAVAN_CHECK(std::cmp_less_equal(text.size() / 4 * 3, max_bytes + 2), InputError,
                 "the image has about {} bytes, the limit is {}", text.size() / 4 * 3, max_bytes);
   return decode_base64(text);

@@ -47,12 +47,17 @@ TEST(DataUri, IgnoresMediaTypeAndCaseOfTheScheme) {
 
 TEST(DataUri, RefusesWhatIsNotStrictBase64) {
   for (const char* text :
-       {"TW\nu", "TW u", "TW-u", "TW_u", "T=Fu", "====", "TWFu=TQ=", "TW\xc3\xa4"})
+       {"TW u", "TW\tu", "TW-u", "TW_u", "T=Fu", "====", "TWFu=TQ=", "TW\xc3\xa4"})
     expect_error<InputError>([&] { read_data(text); }, "of the base64 data is");
   for (const char* text : {"TWF", "TQ", "TWFuT", "TQ="})
     expect_error<InputError>([&] { read_data(text); }, "expected a multiple of 4");
   expect_error<InputError>([&] { read_data("TR=="); }, "bits that belong to no byte");
   expect_error<InputError>([&] { read_data("TWF="); }, "bits that belong to no byte");
+}
+
+TEST(DataUri, MayHaveLineBreaks) {
+  EXPECT_EQ(read_data("TWFu\nTWFu\r\nTQ=\n=\n", 7), "ManManM");
+  expect_error<InputError>([&] { read_data("TWFu\nTWFu", 5); }, "the limit is 5");
 }
 
 TEST(DataUri, NamesThePositionOfABadCharacter) {
