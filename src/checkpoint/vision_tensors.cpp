@@ -6,6 +6,7 @@
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "caravan/core/log.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -210,7 +211,7 @@ class Views {
     }
   }
 
-  // Some exports have a gate's value several times.
+  // Some exports have a gate several times; Hugging Face's converter takes the first value.
   void reduce_gate(std::string_view canonical) {
     SourceTensor* gate = find(canonical);
     if (gate == nullptr || gate->shape.size() != 1 || gate->shape[0] == 1) return;
@@ -219,7 +220,8 @@ class Views {
     read_rectangle(source_.files, *gate, {0, 1}, {0, gate->shape[0]}, values.data());
     if (std::any_of(values.begin(), values.end(),
                     [&](float value) { return value != values.front(); }))
-      refuse(*gate, fmt::format("has {} different values, expected one gate", values.size()));
+      log::warning("{} has {} different values, expected one gate: the first is taken", gate->name,
+                   values.size());
     *gate = view(*gate, 0, {1});
   }
 
