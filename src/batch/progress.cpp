@@ -27,13 +27,16 @@ std::string progress_line(const ProgressFigures& figures, double recent_rate) {
                          ? figures.seconds / static_cast<double>(figures.done_now) *
                                static_cast<double>(figures.total - figures.done)
                          : -1;
+  const std::string images =
+      figures.engine.images_encoded > 0
+          ? fmt::format("{} images encoded, ", short_count(figures.engine.images_encoded))
+          : std::string();
   return fmt::format(
       "progress {}/{} req ({:.1f}%), running {}, {} tok in, {} tok out, {:.0f} tok/s (avg {:.0f}), "
-      "kv "
-      "{:.0f}%, eta {}",
+      "{}kv {:.0f}%, eta {}",
       figures.done, figures.total, share, figures.engine.running,
       short_count(figures.engine.prompt_tokens), short_count(figures.engine.generated_tokens),
-      recent_rate, average, 100 * figures.kv_share, format_duration(eta));
+      recent_rate, average, images, 100 * figures.kv_share, format_duration(eta));
 }
 
 std::optional<std::string> Progress::tick(const ProgressFigures& figures) {

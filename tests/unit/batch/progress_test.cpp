@@ -19,6 +19,9 @@ TEST(Progress, LineHasTheFigures) {
       progress_line(figures, 3120),
       "progress 1234/50000 req (2.5%), running 64, 18.2k tok in, 306k tok out, 3120 tok/s (avg "
       "3055), kv 71%, eta 01:21:17");
+  figures.engine.images_encoded = 12345;
+  EXPECT_NE(progress_line(figures, 3120).find("3055), 12.3k images encoded, kv 71%, eta"),
+            std::string::npos);
 }
 
 TEST(Progress, UnknownEtaIsNotANumber) {
