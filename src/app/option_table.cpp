@@ -225,7 +225,8 @@ void add_execution(Table& table) {
   table
       .add(bytes_option({"image-memory", "auto|BYTES",
                          "keys and values of images on each rank (models with vision); auto: what "
-                         "the input needs, at most two fifths of the free memory"},
+                         "the input needs, at most two fifths of the free memory, or four for a "
+                         "single group of images"},
                         &JobOptions::image_memory))
       .commands = {kRun, kPlan};
   table
