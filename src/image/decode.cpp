@@ -29,17 +29,31 @@ struct Opened {
   std::optional<GifFrame> frame;  // of a GIF: what `image` reads
   VipsOwner image;                // null for BMP
   Alpha alpha = Alpha::kDrop;
+  bool is_cut = false;  // the container shows that its end is missing
 };
 
-void check_header(Container container, const VipsOwner& image, std::int64_t file_bytes) {
+/// Whether the length in the header of a WebP (RIFF, little-endian) is more than there is.
+bool is_cut_webp(std::span<const std::byte> bytes) {
+  if (bytes.size() < 8) return true;
+  std::uint64_t said = 8;
+  for (std::size_t i = 0; i < 4; ++i)
+    said += std::to_integer<std::uint64_t>(bytes[4 + i]) << (8 * i);
+  return said > bytes.size();
+}
+
+const char* damage(const Opened& opened) {
+  return opened.is_cut ? "ends early" : "is truncated or damaged";
+}
+
+void check_header(const Opened& opened, std::int64_t file_bytes) {
+  const VipsOwner& image = opened.image;
   if (!image) require_memory(kHeaderBytes + file_bytes);
-  CARAVAN_CHECK(image, InputError,
-                "the {} image is truncated or damaged: its header cannot be read",
-                container_name(container));
+  CARAVAN_CHECK(image, InputError, "the {} image {}: its header cannot be read",
+                container_name(opened.container), damage(opened));
   const auto pixel_bytes = static_cast<std::int64_t>(VIPS_IMAGE_SIZEOF_PEL(image.get()));
   CARAVAN_CHECK(pixel_bytes <= kMaxPixelBytes, InputError,
                 "the {} image has {} bytes per pixel: convert it to 8-bit RGB",
-                container_name(container), pixel_bytes);
+                container_name(opened.container), pixel_bytes);
 }
 
 Opened open(std::span<const std::byte> bytes, const DecodeOptions& options) {
@@ -56,6 +70,7 @@ Opened open(std::span<const std::byte> bytes, const DecodeOptions& options) {
       opened.frame = first_frame(bytes, options.alpha);
       check_size(opened.container, opened.frame->size, options.max_pixels);
       opened.size = opened.frame->screen;
+      opened.is_cut = opened.frame->is_cut;
       check();
       bytes = opened.frame->file;
       break;
@@ -63,12 +78,12 @@ Opened open(std::span<const std::byte> bytes, const DecodeOptions& options) {
       if (const auto size = png_size(bytes))
         check_size(opened.container, *size, options.max_pixels);
       break;
+    case Container::kWebp: opened.is_cut = is_cut_webp(bytes); break;
     case Container::kJpeg:
-    case Container::kWebp:
     case Container::kTiff: break;
   }
   opened.image = open_vips(opened.container, bytes);
-  check_header(opened.container, opened.image, std::ssize(bytes));
+  check_header(opened, std::ssize(bytes));
   if (!opened.frame) opened.size = {opened.image.get()->Xsize, opened.image.get()->Ysize};
   check();
   return opened;
@@ -118,10 +133,10 @@ RgbImage read_pixels(const Opened& opened) {
   if (colours.image && for_each_row(colours.image.get(), convert, &row_failed)) return rgb;
   rgb.pixels = {};
   require_memory(decode_bytes(opened));
-  throw InputError(
-      fmt::format("the {} image is truncated or damaged: of {} x {} pixels, those from row {} on "
-                  "cannot be decoded",
-                  container_name(opened.container), rgb.width, rgb.height, row_failed));
+  throw InputError(fmt::format(
+      "the {} image {}: of {} x {} pixels, those from row {} on "
+      "cannot be decoded",
+      container_name(opened.container), damage(opened), rgb.width, rgb.height, row_failed));
 }
 
 }  // namespace

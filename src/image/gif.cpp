@@ -93,7 +93,9 @@ GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha) {
   frame.file.insert(frame.file.end(), 4, std::byte{0});  // at the top left
   append(frame.file, size_of_frame);
   const std::size_t local_begin = frame.file.size() + 1;  // behind the flags
-  append(frame.file, bytes.part(place + 9, bytes.skip_blocks(local_table + local_bytes + 1)));
+  const std::size_t end = bytes.skip_blocks(local_table + local_bytes + 1);
+  append(frame.file, bytes.part(place + 9, end));
+  frame.is_cut = gif[end - 1] != std::byte{0};  // which ends a list of blocks
   frame.file.push_back(std::byte{kTrailer});
   if (alpha == Alpha::kWhite && has_transparency) {
     frame.fill = {255, 255, 255};

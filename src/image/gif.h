@@ -22,6 +22,7 @@ struct GifFrame {
   PixelSize size;
   std::int64_t left = 0;
   std::int64_t top = 0;
+  bool is_cut = false;                 // the file ends within its pixels, or right behind them
   std::array<std::uint8_t, 3> fill{};  // the transparent colour, else the first one
 };
 

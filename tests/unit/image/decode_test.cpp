@@ -37,7 +37,8 @@ void expect_refused(const std::string& bytes, const std::string& words) {
   const DecodeOptions options;
   try {
     EXPECT_GT(read_header(bytes_of(bytes), options).decode_bytes, 0);  // the header may be good
-  } catch (const InputError&) {
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
   }
 }
 
@@ -81,6 +82,18 @@ TEST(Decode, NamesTheRowWhereATruncatedImageEnds) {
   const std::string whole = picture("noise.png");
   expect_refused(whole.substr(0, whole.size() / 2), "the PNG image is truncated or damaged");
   expect_refused(whole.substr(0, whole.size() / 2), "of 45 x 31 pixels, those from row 0 on");
+}
+
+TEST(Decode, SaysThatAFileEndsEarlyWhereItsLengthShowsIt) {
+  for (const char* name : {"lossless.webp", "plain.webp"}) {
+    const std::string whole = picture(name);
+    expect_refused(whole.substr(0, 40), "the WebP image ends early: its header");
+  }
+  const std::string gif = picture("plain.gif");
+  expect_refused(gif.substr(0, gif.size() * 9 / 10), "the GIF image ends early");
+  std::string damaged = picture("lossless.webp");
+  damaged.replace(12, 4, "XXXX");
+  expect_refused(damaged, "truncated or damaged: its header cannot be read");
 }
 
 TEST(Decode, RefusesDamagedData) {
