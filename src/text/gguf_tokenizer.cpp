@@ -1,8 +1,10 @@
 #include <algorithm>
-#include <initializer_list>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "byte_alphabet.h"
 #include "caravan/core/error.h"
@@ -33,30 +35,44 @@ struct PreTokenizer {
   bool add_bos = false;  // where the file says nothing
 };
 
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+using NamedPreTokenizer = std::pair<std::vector<std::string_view>, PreTokenizer>;
+
+/// The names that llama.cpp has for pre-tokenizers (llama-vocab.cpp), where models of the Llama
+/// architecture use them or others' tokenizers are of the same kind.
+std::vector<NamedPreTokenizer> known_pre_tokenizers() {
+  const std::string llama3(kLlama3Pattern), gpt2(kGpt2Pattern), digit(kSingleDigit);
+  return {
+      {{"llama-bpe", "llama3", "llama-v3", "falcon3", "midm-2.0"}, {{llama3}, true, true}},
+      {{"smaug-bpe", "dbrx"}, {{llama3}}},
+      {{"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
+       {{digit, gpt2}}},
+      {{"gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "mellum", "trillion"}, {{gpt2}}},
+      {{"qwen2", "deepseek-r1-qwen", "megrez", "kormo"}, {{std::string(kQwen2Pattern)}}},
+      {{"seed-coder"}, {{std::string(kSeedCoderPattern)}}},
+      {{"tekken"}, {{std::string(kTekkenPattern)}, true, true}},
+      {{"deepseek-coder"},
+       {{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", std::string(kDeepSeekScripts), digit}}},
+      {{"poro-chat", "bloom"}, {{std::string(kBloomPattern)}}},
+      {{"viking"}, {{std::string(kBloomPattern), digit}}},
+      {{"", "default"},
+       {{R"([\p{P}\$\+<=>\^~\|]+)", gpt2, std::string(kDigitRun), "[0-9][0-9][0-9]"}}},
+  };
 }
 
 PreTokenizer pre_tokenizer_named(const std::string& name) {
-  const std::string llama3(kLlama3Pattern), gpt2(kGpt2Pattern), digit(kSingleDigit);
-  if (is_one_of(name, {"llama-bpe", "llama3", "llama-v3"})) return {{llama3}, true, true};
-  if (is_one_of(name, {"smaug-bpe", "dbrx"})) return {{llama3}};
-  if (is_one_of(name, {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"})) {
-    return {{digit, gpt2}};
-  }
-  if (is_one_of(name, {"gpt-2", "phi-2", "mpt", "olmo", "jais"})) return {{gpt2}};
-  if (name == "qwen2") return {{std::string(kQwen2Pattern)}};
   if (name.empty() || name == "default") {
     log::warning(
         "the GGUF file does not name its pre-tokenizer (tokenizer.ggml.pre); text may be split "
         "otherwise than in training");
-    return {{R"([\p{P}\$\+<=>\^~\|]+)", gpt2, std::string(kDigitRun), "[0-9][0-9][0-9]"}};
   }
-  throw InputError(fmt::format(
-      "tokenizer.ggml.pre \"{}\" is not supported (supported: llama-bpe, smaug-bpe, dbrx, smollm, "
-      "starcoder, refact, command-r, codeshell, exaone, gpt-2, phi-2, mpt, olmo, jais, qwen2, "
-      "default)",
-      name));
+  std::vector<std::string_view> supported;
+  for (const auto& [names, pre_tokenizer] : known_pre_tokenizers()) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) return pre_tokenizer;
+    std::copy_if(names.begin(), names.end(), std::back_inserter(supported),
+                 [](std::string_view known) { return !known.empty(); });
+  }
+  throw InputError(fmt::format("tokenizer.ggml.pre \"{}\" is not supported (supported: {})", name,
+                               fmt::join(supported, ", ")));
 }
 
 void check_source(const GgufTokenizer& source) {

@@ -20,6 +20,24 @@ inline constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+/// Seed-Coder: as Qwen 2, and newlines never go with what ends a line.
+inline constexpr std::string_view kSeedCoderPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// Tekken (Mistral NeMo): words end where a capital follows small letters.
+inline constexpr std::string_view kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+/// Bloom, Poro, Viking: everything but white space and the punctuation of sentences.
+inline constexpr std::string_view kBloomPattern =
+    R"( ?[^(\s|.,!?\x{2026}\x{3002}\x{ff0c}\x{3001}\x{964}\x{6d4}\x{60c})]+)";
+
+/// Runs of Chinese, Japanese and Korean, as DeepSeek's tokenizers have them.
+inline constexpr std::string_view kDeepSeekScripts = R"([\x{800}-\x{9fa5}\x{ac00}-\x{d7ff}]+)";
+
 inline constexpr std::string_view kSingleDigit = R"(\p{N})";
 inline constexpr std::string_view kDigitRun = R"(\p{N}+)";
 

@@ -52,21 +52,24 @@ TEST(GgufTokenizer, ReadsTokensMergesAndTypes) {
 
 TEST(GgufTokenizer, PreTokenizerDecidesPatternsAndShortCut) {
   GgufTokenizer source = small_source();
-  for (const char* name : {"llama-bpe", "llama3", "llama-v3"}) {
+  for (const char* name : {"llama-bpe", "llama3", "llama-v3", "falcon3", "tekken"}) {
     source.pre = name;
     const TokenizerSpec spec = tokenizer_from_gguf(source);
     EXPECT_TRUE(spec.ignore_merges) << name;
     EXPECT_TRUE(spec.add_bos) << name;
     EXPECT_EQ(spec.split_patterns.size(), 1U) << name;
   }
-  for (const char* name : {"smaug-bpe", "dbrx", "gpt-2", "phi-2", "mpt", "olmo", "jais", "qwen2"}) {
+  for (const char* name :
+       {"smaug-bpe", "dbrx", "gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "mellum",
+        "trillion", "qwen2", "megrez", "seed-coder", "bloom", "poro-chat"}) {
     source.pre = name;
     const TokenizerSpec spec = tokenizer_from_gguf(source);
     EXPECT_FALSE(spec.ignore_merges) << name;
     EXPECT_FALSE(spec.add_bos) << name;
     EXPECT_EQ(spec.split_patterns.size(), 1U) << name;
   }
-  for (const char* name : {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"}) {
+  for (const char* name : {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone",
+                           "minerva-7b", "viking"}) {
     source.pre = name;
     EXPECT_EQ(tokenizer_from_gguf(source).split_patterns.size(), 2U) << name;
   }
@@ -104,8 +107,9 @@ TEST(GgufTokenizer, RefusesWhatItDoesNotKnow) {
   source.model = "bert";
   expect_refusal(source, "tokenizer.ggml.model \"bert\" is not supported");
   source = small_source();
-  source.pre = "tekken";
-  expect_refusal(source, "tokenizer.ggml.pre \"tekken\" is not supported");
+  source.pre = "gpt-4o";
+  expect_refusal(source,
+                 "tokenizer.ggml.pre \"gpt-4o\" is not supported (supported: llama-bpe, llama3, ");
   source = small_source();
   source.tokens.clear();
   expect_refusal(source, "tokenizer.ggml.tokens is missing or empty");

@@ -87,5 +87,30 @@ TEST(SplitPatterns, GivesUpOnExponentialBacktracking) {
                            "fails at byte 0 of a text of 202 bytes: match limit exceeded");
 }
 
+/// What a GGUF file with this name of a pre-tokenizer gets.
+std::vector<std::string> patterns_of(const std::string& name) {
+  GgufTokenizer source;
+  source.model = "gpt2";
+  source.pre = name;
+  source.tokens = {"a"};
+  return tokenizer_from_gguf(source).split_patterns;
+}
+
+// Cuts of the same patterns by Python's "regex" module.
+TEST(SplitPatterns, OfNamedPreTokenizers) {
+  const std::string you = "\xE4\xBD\xA0\xE5\xA5\xBD", ka = "\xE3\x82\xAB", am = "\xE0\xB8\xB3";
+  const std::string e_acute = "\xC3\xA9", dots = "\xE2\x80\xA6", stop = "\xE3\x80\x82";
+  expect_pieces(patterns_of("tekken"), {"Hello", "World", " it", "'s", " ABCdef", " GHI", " ", "1",
+                                        "2", " //\n\n", you, " " + e_acute});
+  expect_pieces(patterns_of("deepseek-coder"), {"int", " x", " = ", "1", "2", ";", " //", " ab",
+                                                "\n", "\n", " ", " ", you, " ", ka + am, "x"});
+  expect_pieces(patterns_of("viking"), {"one", " two-three", ",", " ", "3", "a", " (", "x",
+                                        ")" + dots, " d", stop, "e", " ", " f"});
+  expect_pieces(patterns_of("poro-chat"),
+                {"one", " two-three", ",", " 35", " (", "x", ")" + dots, " d", stop, "e"});
+  expect_pieces(patterns_of("seed-coder"),
+                {"hi", "!", "\n\n", " it", "'S", " ", "1", "2", " ;", "\n"});
+}
+
 }  // namespace
 }  // namespace caravan::text
