@@ -199,6 +199,12 @@ void AddedTokenTable::read_named_ids(const Json& config, const Json& special_map
   if (type.starts_with("LlamaTokenizer") || type.starts_with("CodeLlamaTokenizer")) {
     spec_.add_bos =
         JsonReader(config, kConfigName).boolean("add_bos_token").value_or(spec_.add_bos);
+    if (JsonReader(config, kConfigName).boolean("add_eos_token").value_or(false)) {
+      log::warning(
+          "{}: add_eos_token is true, which is for training: prompts go on, and are not ended by "
+          "EOS",
+          kConfigName);
+    }
   }
 }
 

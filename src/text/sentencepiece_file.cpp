@@ -6,6 +6,8 @@
 #include <unordered_set>
 
 #include "caravan/core/error.h"
+#include "caravan/core/json_reader.h"
+#include "caravan/core/log.h"
 #include "caravan/text/tokenizer_spec.h"
 #include "caravan/text/utf8.h"
 #include "hf_added_tokens.h"
@@ -174,6 +176,21 @@ std::optional<std::int32_t> control_id(const ModelFields& model, std::string_vie
   return std::nullopt;
 }
 
+// Classes of Hugging Face's library can place spaces otherwise than the model file says, and than
+// Meta's code does. Where a model is meant so, its tokenizer.json says it as well.
+void warn_of_other_spaces(const std::string& tokenizer_config) {
+  if (tokenizer_config.empty()) return;
+  constexpr const char* kWhere = "tokenizer_config.json";
+  const Json config = parse_json(tokenizer_config, kWhere);
+  for (const char* setting : {"legacy", "add_prefix_space"}) {
+    if (JsonReader(config, kWhere).boolean(setting).value_or(true)) continue;
+    log::warning(
+        "{}: {} = false is not followed: spaces go before text as tokenizer.model says; convert "
+        "with a tokenizer.json (--tokenizer) if the model was trained otherwise",
+        kWhere, setting);
+  }
+}
+
 }  // namespace
 
 TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes,
@@ -193,6 +210,7 @@ TokenizerSpec tokenizer_from_sentencepiece(const std::string& bytes,
   spec.eos_id = control_id(model, model.eos_piece);
   spec.add_bos = spec.bos_id.has_value();
   AddedTokenTable(spec, std::move(ids)).read_side_files(side_files);
+  warn_of_other_spaces(side_files.tokenizer_config);
   spec.scores.resize(spec.tokens.size());
   return check_imported(std::move(spec), "the SentencePiece model");
 }

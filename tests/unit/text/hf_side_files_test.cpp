@@ -26,6 +26,22 @@ json small_file() {
             {"merges", json::array()}}}};
 }
 
+/// A SentencePiece model of bytes and the space.
+std::string byte_model() {
+  std::string model = test::piece("<unk>", 0, test::kUnknown) +
+                      test::piece("<s>", 0, test::kControl) +
+                      test::piece("</s>", 0, test::kControl);
+  for (const char* digits = "0123456789ABCDEF"; const char high : std::string(digits)) {
+    for (const char low : std::string(digits)) {
+      model += test::piece(std::string("<0x") + high + low + ">", 0, test::kByte);
+    }
+  }
+  model += test::piece("\xE2\x96\x81", 0, test::kNormal) +
+           test::bytes_field(2, test::number_field(3, 2) + test::number_field(35, 1)) +
+           test::bytes_field(3, test::number_field(4, 0));
+  return model;
+}
+
 TokenizerSpec import(const TokenizerSideFiles& files) {
   return tokenizer_from_hf_json(small_file().dump(), files);
 }
@@ -91,30 +107,41 @@ TEST(HfSideFiles, AWordOfTheVocabularyStaysOrdinaryUnlessItIsListed) {
 }
 
 TEST(HfSideFiles, JoinSentencePieceModels) {
-  std::string model = test::piece("<unk>", 0, test::kUnknown) +
-                      test::piece("<s>", 0, test::kControl) +
-                      test::piece("</s>", 0, test::kControl);
-  for (const char* digits = "0123456789ABCDEF"; const char high : std::string(digits)) {
-    for (const char low : std::string(digits)) {
-      model += test::piece(std::string("<0x") + high + low + ">", 0, test::kByte);
-    }
-  }
-  model += test::piece("\xE2\x96\x81", 0, test::kNormal) +
-           test::bytes_field(2, test::number_field(3, 2) + test::number_field(35, 1)) +
-           test::bytes_field(3, test::number_field(4, 0));
   TokenizerSideFiles files;
   files.tokenizer_config =
       R"({"eos_token": "<|im_end|>", "add_bos_token": false, "tokenizer_class": "LlamaTokenizer",
           "added_tokens_decoder": {"0": {"content": "<unk>", "special": true},
                                    "261": {"content": "<|im_end|>", "special": true},
                                    "260": {"content": "<tool>"}}})";
-  const Tokenizer tokenizer(tokenizer_from_sentencepiece(model, files));
+  const Tokenizer tokenizer(tokenizer_from_sentencepiece(byte_model(), files));
   EXPECT_EQ(tokenizer.encode("<tool>x"), (Ids{260, 259, 3 + 'x'}));
   EXPECT_EQ(tokenizer.special_id("<|im_end|>"), 261);
   EXPECT_EQ(tokenizer.spec().bos_id, 1);
   EXPECT_EQ(tokenizer.spec().eos_id, 261);
   EXPECT_FALSE(tokenizer.spec().add_bos);
   EXPECT_EQ(tokenizer.spec().scores.size(), 262U);
+}
+
+TEST(HfSideFiles, SaysWhichSettingsAreNotFollowed) {
+  const auto warnings = [&](const json& config) {
+    testing::internal::CaptureStderr();
+    TokenizerSideFiles files;
+    files.tokenizer_config = config.dump();
+    tokenizer_from_sentencepiece(byte_model(), files);
+    return testing::internal::GetCapturedStderr();
+  };
+  const auto says = [&](const json& config, const std::string& words) {
+    const std::string log = warnings(config);
+    EXPECT_NE(log.find(words), std::string::npos) << log;
+  };
+  says({{"legacy", false}}, "legacy = false is not followed");
+  says({{"add_prefix_space", false}}, "add_prefix_space = false is not followed");
+  says({{"tokenizer_class", "LlamaTokenizer"}, {"add_eos_token", true}}, "are not ended by EOS");
+  EXPECT_EQ(warnings({{"legacy", true},
+                      {"add_prefix_space", true},
+                      {"tokenizer_class", "LlamaTokenizer"},
+                      {"add_eos_token", false}}),
+            "");
 }
 
 TEST(HfSideFiles, RefusesContradictionsAndDamage) {
