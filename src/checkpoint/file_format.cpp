@@ -128,10 +128,8 @@ void write_sentencepiece(const Part& part, const text::TokenizerSpec& spec) {
   if (spec.kind != text::TokenizerKind::kSentencePiece) return;
   write_floats(part, "scores", spec.scores);
   io::write_int32_dataset(part.group, "byte_ids", spec.byte_ids, 1, part.place("byte_ids"));
-  for (const auto& [prefix, name] : kSpacePrefixes) {
-    if (prefix == spec.space_prefix)
-      io::write_text_attribute(part.group, "space_prefix", name, part.place());
-  }
+  io::write_text_attribute(part.group, "space_prefix", space_prefix_name(spec.space_prefix),
+                           part.place());
   io::write_integer_attribute(part.group, "remove_extra_spaces", spec.remove_extra_spaces ? 1 : 0,
                               part.place());
 }
@@ -265,6 +263,13 @@ void check_format(hid_t file, const io::Hdf5Place& root) {
 }
 
 }  // namespace
+
+std::string_view space_prefix_name(text::SpacePrefix prefix) {
+  const auto* const found = std::find_if(std::begin(kSpacePrefixes), std::end(kSpacePrefixes),
+                                         [&](const auto& entry) { return entry.first == prefix; });
+  CARAVAN_ASSERT(found != std::end(kSpacePrefixes), "a space prefix without a name");
+  return found->second;
+}
 
 std::string_view split_name(model::Split split) {
   switch (split) {

@@ -19,6 +19,9 @@ inline constexpr const char* kChecksumAttribute = "crc32c";
 /// "replicated", "query_heads", "kv_heads", "ffn_columns", "vocabulary".
 std::string_view split_name(model::Split split);
 
+/// "none", "every segment" and so on.
+std::string_view space_prefix_name(text::SpacePrefix prefix);
+
 /// Root attributes, /tokenizer and /generation. @throws IoError.
 void write_description(hid_t file, const ModelDescription& description, const std::string& path);
 

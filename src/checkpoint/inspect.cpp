@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "caravan/checkpoint/architecture.h"
 #include "caravan/checkpoint/model_file.h"
@@ -75,9 +77,42 @@ std::string generation_text(const GenerationDefaults& generation) {
   return text;
 }
 
+std::string tokenizer_text(const text::TokenizerSpec& spec) {
+  const auto special = std::count_if(spec.added_tokens.begin(), spec.added_tokens.end(),
+                                     [](const text::AddedToken& token) { return token.special; });
+  return fmt::format("{}, {} tokens, {} added ({} special){}", tokenizer_kind_name(spec.kind),
+                     spec.tokens.size(), spec.added_tokens.size(), special,
+                     spec.add_bos ? fmt::format(", BOS {} first", *spec.bos_id) : ", no BOS");
+}
+
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+Json tokenizer_json(const text::TokenizerSpec& spec) {
+  Json added = Json::array();
+  for (const text::AddedToken& token : spec.added_tokens) {
+    Json options = Json::array();
+    for (const auto& [name, option] :
+         {std::pair{"special", token.special}, std::pair{"normalized", token.normalized},
+          std::pair{"single_word", token.single_word}, std::pair{"lstrip", token.lstrip},
+          std::pair{"rstrip", token.rstrip}}) {
+      if (option) options.push_back(name);
+    }
+    added.push_back({{"id", token.id}, {"content", token.content}, {"options", options}});
+  }
+  return {{"kind", tokenizer_kind_name(spec.kind)},
+          {"tokens", spec.tokens.size()},
+          {"bos_id", or_null(spec.bos_id)},
+          {"eos_id", or_null(spec.eos_id)},
+          {"unknown_id", or_null(spec.unknown_id)},
+          {"add_bos", spec.add_bos},
+          {"ignore_merges", spec.ignore_merges},
+          {"split_patterns", spec.split_patterns},
+          {"space_prefix", space_prefix_name(spec.space_prefix)},
+          {"remove_extra_spaces", spec.remove_extra_spaces},
+          {"added_tokens", added}};
 }
 
 }  // namespace
@@ -114,13 +149,12 @@ std::string inspect_text(const ModelFile& file, bool with_tensors) {
   line("context", fmt::format("{} positions", config.max_positions));
   line("rope", rope_text(config));
   line("norm epsilon", fmt::format("{}", config.norm_epsilon));
-  line("tokenizer",
-       fmt::format("{}, {} tokens, {} added{}", tokenizer_kind_name(about.tokenizer.kind),
-                   about.tokenizer.tokens.size(), about.tokenizer.added_tokens.size(),
-                   about.tokenizer.add_bos ? fmt::format(", BOS {} first", *about.tokenizer.bos_id)
-                                           : ", no BOS"));
+  line("tokenizer", tokenizer_text(about.tokenizer));
   line("chat format", std::string(text::chat_format_name(about.chat_format)));
   if (!about.chat_default_system.empty()) line("system text", about.chat_default_system);
+  if (!about.chat_template.empty())
+    line("chat template",
+         fmt::format("{} bytes, for reference (--json shows it)", about.chat_template.size()));
   line("generation", generation_text(about.generation));
   if (!with_tensors) return out;
   out += fmt::format("\n{:<28}{:<18}{:<7}{:<14}{:>6}{:>14}\n", "tensor", "stored shape", "dtype",
@@ -147,15 +181,10 @@ std::string inspect_json(const ModelFile& file, bool with_tensors) {
                {"parameters", num_parameters(file)},
                {"weight_bytes", weight_bytes(file)},
                {"model", parse_json<Json>(model::to_json(about.config), "the description")},
-               {"tokenizer",
-                {{"kind", tokenizer_kind_name(about.tokenizer.kind)},
-                 {"tokens", about.tokenizer.tokens.size()},
-                 {"added_tokens", about.tokenizer.added_tokens.size()},
-                 {"bos_id", or_null(about.tokenizer.bos_id)},
-                 {"eos_id", or_null(about.tokenizer.eos_id)},
-                 {"add_bos", about.tokenizer.add_bos}}},
+               {"tokenizer", tokenizer_json(about.tokenizer)},
                {"chat_format", text::chat_format_name(about.chat_format)},
                {"chat_default_system", about.chat_default_system},
+               {"chat_template", about.chat_template},
                {"generation",
                 {{"temperature", or_null(generation.temperature)},
                  {"top_p", or_null(generation.top_p)},

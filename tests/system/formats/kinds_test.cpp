@@ -16,8 +16,9 @@ const std::string kCheckpoints = std::string(CARAVAN_TEST_DATA) + "/checkpoints/
 TEST(Kinds, AreShownAndVerified) {
   const std::vector<std::pair<std::string, Arguments>> kinds = {
       {"tiny-llama2",
-       {"Hugging Face folder tiny-llama2", "sentencepiece, 2000 tokens, 3 added, BOS 1 first",
-        "chat format   llama2", "rope          base 10000", "stop ids [2]"}},
+       {"Hugging Face folder tiny-llama2",
+        "sentencepiece, 2000 tokens, 3 added (3 special), BOS 1 first", "chat format   llama2",
+        "rope          base 10000", "stop ids [2]"}},
       {"tiny-llama2-gguf/tiny-llama2-gguf-F16.gguf",
        {"GGUF file tiny-llama2-gguf-F16.gguf, F16", "sentencepiece, 2000 tokens", " as fp16"}},
       {"tiny-llama2-meta", {"Meta folder tiny-llama2-meta, 2 weight file(s)", "sentencepiece"}},

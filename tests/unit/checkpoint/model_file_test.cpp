@@ -261,8 +261,8 @@ TEST_F(ModelFileTest, InspectShowsWhatIsInIt) {
   const std::string text = inspect_text(file, true);
   for (const char* words :
        {"small-model", "2 layers, hidden 20, feed-forward 70, vocabulary 1531 (tied)",
-        "3 query heads, 1 key/value heads of 6", "chatml", "stop ids [2]", "text.layer.1.wq.bias",
-        "query_heads"})
+        "3 query heads, 1 key/value heads of 6", "chatml", "stop ids [2]", "special), ",
+        "bytes, for reference (--json shows it)", "text.layer.1.wq.bias", "query_heads"})
     EXPECT_NE(text.find(words), std::string::npos) << words << " in\n" << text;
   EXPECT_EQ(inspect_text(file, false).find("text.layer"), std::string::npos);
   const auto json = nlohmann::json::parse(inspect_json(file, true));
@@ -270,6 +270,15 @@ TEST_F(ModelFileTest, InspectShowsWhatIsInIt) {
   EXPECT_EQ(json.at("dtype"), "fp32");
   EXPECT_EQ(json.at("model").at("hidden_size"), 20);
   EXPECT_EQ(json.at("content_hash"), file.description().content_hash);
+  const ModelDescription& about = file.description();
+  EXPECT_EQ(json.at("chat_template"), about.chat_template);
+  EXPECT_EQ(json.at("tokenizer").at("split_patterns"), about.tokenizer.split_patterns);
+  EXPECT_EQ(json.at("tokenizer").at("space_prefix"), "none");
+  const auto& added = json.at("tokenizer").at("added_tokens");
+  ASSERT_EQ(added.size(), about.tokenizer.added_tokens.size());
+  EXPECT_EQ(added[0].at("id"), about.tokenizer.added_tokens[0].id);
+  EXPECT_EQ(added[0].at("content"), about.tokenizer.added_tokens[0].content);
+  EXPECT_EQ(added[0].at("options"), std::vector<std::string>{"special"});
   EXPECT_EQ(json.at("tensors").size(), file.tensors().size());
   EXPECT_EQ(json.at("tensors")[0].at("shape"), (std::vector<int>{1531, 20}));
   EXPECT_FALSE(nlohmann::json::parse(inspect_json(file, false)).contains("tensors"));
