@@ -248,6 +248,18 @@ GgufFile read_parts(Source& source, const std::string& path, Tensors& tensors) {
   return first;
 }
 
+// GGUF files of Mistral 7B 0.1 and what was trained from it (Zephyr and others) do not name its
+// sliding window of 4096 positions. No other Llama has 32768 positions on a base of 10000.
+void warn_of_unnamed_window(const model::LlamaConfig& config, const std::string& path) {
+  if (config.rope_theta != 10000 || config.max_positions != 32768 ||
+      config.rope_scaling.kind != model::RopeScalingKind::kNone)
+    return;
+  log::warning(
+      "{}: the model has the positions of Mistral 0.1, which attends to a sliding window of 4096 "
+      "positions; Caravan attends to all, so answers differ behind the first 4096",
+      path);
+}
+
 }  // namespace
 
 Source open_gguf(const std::string& path, const SourceOptions& options) {
@@ -257,6 +269,7 @@ Source open_gguf(const std::string& path, const SourceOptions& options) {
   check_architecture(gguf, path);
   ModelDescription& description = source.description;
   description.config = read_config(gguf, tensors, source.files);
+  warn_of_unnamed_window(description.config, path);
   match_tensors(source, std::move(tensors), NameStyle::kGguf, path);
 
   const std::filesystem::path name(path);

@@ -105,6 +105,7 @@ MetaParams parse_meta_params(const std::string& text, const std::string& where) 
                 config.num_heads);
   config.head_dim = head_dim.value_or(config.hidden_size / config.num_heads);
   config.ffn_size = ffn_size(json, config.hidden_size);
+  params.is_mistral = json.find("hidden_dim") != nullptr;
   config.norm_epsilon = json.real("norm_eps").value_or(1e-5);
   const std::int64_t vocab_size = json.integer("vocab_size").value_or(-1);
   params.has_vocab_size = vocab_size != -1;
@@ -134,7 +135,8 @@ void complete_meta_config(MetaParams& params, text::TokenizerKind tokenizer) {
   if (config.rope_scaling.kind != model::RopeScalingKind::kNone) {
     config.max_positions = 131072;
   } else if (config.rope_theta == kCodeLlamaTheta) {
-    config.max_positions = is_llama2 ? 16384 : 32768;
+    // Code Llama of Llama 2's kind; Mistral 0.2 and later have the same base.
+    config.max_positions = is_llama2 && !params.is_mistral ? 16384 : 32768;
   } else {
     config.max_positions = is_llama2 ? llama2_positions : 8192;
   }

@@ -14,6 +14,13 @@ namespace caravan::checkpoint {
 namespace {
 
 constexpr std::string_view kLfsHeader = "version https://git-lfs.github.com/spec/";
+// First bytes of encrypted files: `openssl enc`, age, GnuPG's text form.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kEncrypted = {{
+    {"Salted__", "openssl enc"},
+    {"age-encryption.org/", "age"},
+    {"-----BEGIN AGE ENCRYPTED FILE", "age"},
+    {"-----BEGIN PGP MESSAGE", "GnuPG"},
+}};
 constexpr std::int64_t kHeadBytes = 256;  // enough to see what a file is
 // Llama 3's tokens that end a text or a turn; sources name one id only where models have several.
 constexpr std::array<std::string_view, 3> kEndTexts = {"<|end_of_text|>", "<|eom_id|>",
@@ -95,6 +102,10 @@ void refuse_stand_in(io::InputFile& file) {
                 "{} is a Git LFS pointer and not the file itself; run `git lfs pull` in its "
                 "repository",
                 file.path());
+  for (const auto& [begin, program] : kEncrypted) {
+    CARAVAN_CHECK(!head.starts_with(begin), InputError, "{} is encrypted (by {}); decrypt it first",
+                  file.path(), program);
+  }
   CARAVAN_CHECK(!is_web_page(head), InputError,
                 "{} is a web page (HTML) and not the file itself, as a server sends one to whom it "
                 "does not let in; log in, accept the model's licence and fetch it again",

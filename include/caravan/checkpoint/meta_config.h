@@ -19,6 +19,7 @@ struct MetaParams {
   std::optional<double> rope_theta;
   /// The released models whose head is their embedding (3.2 1B and 3B), by their sizes.
   bool is_tied_release = false;
+  bool is_mistral = false;  // Mistral's dialect, which names the feed-forward width
 };
 
 /// The feed-forward width is that of Meta's formula, the image encoder that of Meta's code.

@@ -93,6 +93,9 @@ TEST(MetaParams, KnowsTheContextOfEachGeneration) {
   };
   EXPECT_EQ(positions(kLlama2, "norm_eps", 1e-6, TokenizerKind::kSentencePiece), 2048);
   EXPECT_EQ(positions(kLlama2, "rope_theta", 1e6, TokenizerKind::kSentencePiece), 16384);
+  Json mistral = kLlama2;
+  mistral["hidden_dim"] = 14336;
+  EXPECT_EQ(positions(mistral, "rope_theta", 1e6, TokenizerKind::kSentencePiece), 32768);
   EXPECT_EQ(positions(kLlama31, "use_scaled_rope", false, TokenizerKind::kTiktoken), 8192);
   Json without_theta = kLlama31;
   without_theta.erase("rope_theta");

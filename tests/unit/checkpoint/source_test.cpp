@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 
+#include "caravan/checkpoint/convert.h"
+#include "caravan/checkpoint/model_file.h"
 #include "caravan/core/error.h"
 #include "generated_model.h"
 #include "support/expect_error.h"
@@ -59,6 +62,30 @@ TEST(HfSource, RefusesWeightsOfOtherTypes) {
   folder.weights.remove("model.norm.weight");
   folder.weights.add_raw("model.norm.weight", "I64", {20}, std::string(160, '\0'));
   expect_refusal(folder.write(), "\"model.norm.weight\" has type I64, expected F32, F16, BF16 or");
+}
+
+TEST(HfSource, ReadsFloat64AsFloat32) {
+  HfFolder folder;
+  folder.weights.remove("model.norm.weight");
+  std::vector<double> values(20);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1 * static_cast<double>(i + 1);
+  std::string bytes(160, '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  folder.weights.add_raw("model.norm.weight", "F64", {20}, bytes);
+  const std::string model = folder.beside("m.h5");
+  convert({.source = folder.write(), .target = model});
+  const ModelFile file = ModelFile::open(model);
+  const auto& tensors = file.tensors();
+  const auto norm = std::find_if(tensors.begin(), tensors.end(), [](const StoredTensor& tensor) {
+    return tensor.spec.name == "text.final_norm";
+  });
+  ASSERT_NE(norm, tensors.end());
+  EXPECT_EQ(norm->dtype, DType::kFloat32);
+  std::vector<float> got(20);
+  std::ifstream in(model, std::ios::binary);
+  in.seekg(norm->file_offset);
+  in.read(reinterpret_cast<char*>(got.data()), 80);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], static_cast<float>(values[i]));
 }
 
 TEST(HfSource, IgnoresTablesThatAreRecomputed) {
@@ -372,7 +399,13 @@ TEST_F(GgufSource, RefusesTensorsThatDoNotMatch) {
 // What stands for a file that was not fetched, wherever the file is needed.
 TEST(OpenSource, RefusesFilesThatWereNotFetched) {
   const std::vector<std::pair<std::string, std::string>> stand_ins = {
-      {kLfsPointer, "Git LFS pointer"}, {"<!doctype html>", "web page"}, {"", "is empty"}};
+      {kLfsPointer, "Git LFS pointer"},
+      {"<!doctype html>", "web page"},
+      {"", "is empty"},
+      {"Salted__12345678", "is encrypted (by openssl enc)"},
+      {"age-encryption.org/v1\n", "is encrypted (by age)"},
+      {"-----BEGIN AGE ENCRYPTED FILE-----\n", "is encrypted (by age)"},
+      {"-----BEGIN PGP MESSAGE-----\n", "is encrypted (by GnuPG)"}};
   for (const char* name :
        {"config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json"}) {
     for (const auto& [content, words] : stand_ins) {

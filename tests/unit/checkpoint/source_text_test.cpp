@@ -190,6 +190,20 @@ TEST(SourceTokenizer, MayBeNamed) {
                                   "elsewhere/none");
 }
 
+TEST(SourceOfMistral, WarnsOfTheWindowThatAGgufDoesNotName) {
+  const test::TemporaryFolder folder;
+  const auto log_of = [&](std::int64_t positions, float theta) {
+    auto config = test::small_gguf_config();
+    config.max_positions = positions;
+    test::GgufBuilder gguf = test::gguf_model(config);
+    gguf.f32("llama.rope.freq_base", theta);
+    return open(folder.write("m.gguf", gguf.file())).log;
+  };
+  EXPECT_NE(log_of(32768, 10000).find("sliding window of 4096"), std::string::npos);
+  EXPECT_EQ(log_of(32768, 1e6).find("sliding window"), std::string::npos);
+  EXPECT_EQ(log_of(4096, 10000).find("sliding window"), std::string::npos);
+}
+
 TEST(SourceTokenizer, OfAGgufMayBeNamed) {
   auto config = test::small_gguf_config();
   config.vocab_size = 260;
