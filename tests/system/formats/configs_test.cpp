@@ -128,8 +128,9 @@ TEST(Configs, AreValidForARun) {
 
 TEST(PlanWithoutWeights, ReadsMetasFileAsHuggingFaces) {
   for (const std::string release :
-       {"llama-2-7b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-405b", "llama-3.2-1b",
-        "llama-3.2-3b", "llama-3.2-11b-vision", "llama-3.2-90b-vision"}) {
+       {"llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3-8b", "llama-3-70b", "llama-3.1-8b",
+        "llama-3.1-70b", "llama-3.1-405b", "llama-3.2-1b", "llama-3.2-3b", "llama-3.2-11b-vision",
+        "llama-3.2-90b-vision", "llama-3.3-70b"}) {
     SCOPED_TRACE(release);
     const auto of = [](const std::string& file) {
       const ProcessResult result = plan({"--model", kArchitectures + file, "--ranks", "16",
