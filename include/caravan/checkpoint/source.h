@@ -29,7 +29,7 @@ struct SourceOptions {
 
 struct Source {
   /// created_by and content_hash are empty; dtype is the one that keeps every value of the
-  /// matrices.
+  /// matrices (float32 for float64, which is rounded).
   ModelDescription description;
   HeadOrder head_order = HeadOrder::kInterleaved;
   std::vector<io::InputFile> files;
