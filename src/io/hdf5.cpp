@@ -59,8 +59,8 @@ void check_superblock(const std::string& path) {
                 "{} has {} bytes: it is not an HDF5 file, or was cut short", path, file.size());
   file.read(0, std::as_writable_bytes(std::span(head)));
   CARAVAN_CHECK(std::equal(kSignature.begin(), kSignature.end(), head.begin()), ConfigError,
-                "{} is not an HDF5 file (its first bytes differ); expected one that `caravan "
-                "convert` made",
+                "{} is not an HDF5 file (its first bytes differ); expected a MODEL.h5: `caravan "
+                "convert SOURCE MODEL.h5` makes one of a GGUF file or of a folder with safetensors",
                 path);
   if ((head[kVersion] != 2 && head[kVersion] != 3) || head[kOffsetBytes] != 8) return;
   std::uint64_t end = 0;
