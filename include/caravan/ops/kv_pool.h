@@ -4,9 +4,9 @@
 //
 // Layout: [block][layer][keys, then values]; keys [head][d][token] (so that a score is a chain over
 // d for 16 tokens at once), values [head][token][d padded to 16]. float32. All layers of a block
-// lie together, so that memory in use follows the number of blocks in use, also with huge pages.
-// Who owns which block is decided elsewhere (engine/block_allocator). Pages are touched only when
-// blocks are used, so an idle pool costs address space only.
+// lie together, so that memory in use follows the number of blocks used so far, also with huge
+// pages: pages are touched when a block is used first, and stay. Who owns which block is decided
+// elsewhere (engine/block_allocator), which takes unused ones before it gives up a kept prefix.
 
 #include <ATen/core/Tensor.h>
 
