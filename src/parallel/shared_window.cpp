@@ -3,10 +3,14 @@
 #include <immintrin.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <new>
+#include <thread>
 
+#include "caravan/core/clock.h"
 #include "caravan/core/log.h"
 #include "mpi_check.h"
 
@@ -16,7 +20,32 @@ namespace {
 // PAUSE rounds before giving the core away: a few microseconds, the usual difference between ranks.
 constexpr int kSpinRounds = 2000;
 
+// Awake time of a wait, after which naps begin: most exchanges are over within it, also where ranks
+// have more work than others in a step of few rows.
+constexpr double kAwakeSeconds = 2e-4;
+// A nap's part of the time waited so far: what it adds to a wait stays small, however long that is.
+constexpr double kNapShare = 0.125;
+constexpr double kLongestNapSeconds = 1e-3;
+
 constexpr std::size_t kCacheLine = 64;
+
+void wait_for(const std::atomic<std::uint64_t>& phase, std::uint64_t wanted) {
+  const auto reached = [&] { return phase.load(std::memory_order_acquire) >= wanted; };
+  for (int round = 0; round < kSpinRounds; ++round) {
+    if (reached()) return;
+    _mm_pause();
+  }
+  const Stopwatch watch;
+  while (!reached()) {
+    const double waited = watch.seconds();
+    if (waited < kAwakeSeconds) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(std::min(kNapShare * waited, kLongestNapSeconds)));
+    }
+  }
+}
 
 }  // namespace
 
@@ -80,15 +109,7 @@ float* SharedWindow::begin_exchange() {
 void SharedWindow::arrive() {
   ++phase_;
   flags_[rank_].phase.store(phase_, std::memory_order_release);
-  for (int peer = 0; peer < size_; ++peer) {
-    for (int round = 0; flags_[peer].phase.load(std::memory_order_acquire) < phase_; ++round) {
-      if (round < kSpinRounds) {
-        _mm_pause();
-      } else {
-        sched_yield();
-      }
-    }
-  }
+  for (int peer = 0; peer < size_; ++peer) wait_for(flags_[peer].phase, phase_);
 }
 
 }  // namespace caravan::parallel

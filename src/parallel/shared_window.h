@@ -28,8 +28,8 @@ class SharedWindow {
   float* begin_exchange();
 
   /// Returns when all ranks have arrived: what they wrote before is seen, until the next
-  /// begin_exchange but one. At least once in each exchange. Waits awake for a short time, then
-  /// yields its core.
+  /// begin_exchange but one. At least once in each exchange. Waits awake for a short time, then in
+  /// naps, so that a rank that waits for a busy peer keeps no core from others.
   void arrive();
 
  private:
