@@ -23,9 +23,9 @@ using LogitsUser = std::function<void(std::int64_t, std::span<const float>)>;
 constexpr std::int64_t kDraftRows = 12;
 
 /// The collective part of a step, the same on every rank. Returns the best tokens of argmax_rows.
-std::vector<ops::ArgMax> run_plan(model::Decoder& decoder, const model::StepPlan& plan,
-                                  const LogitsUser& use_logits) {
-  std::vector<ops::ArgMax> best;
+std::span<const ops::ArgMax> run_plan(model::Decoder& decoder, const model::StepPlan& plan,
+                                      const LogitsUser& use_logits) {
+  std::span<const ops::ArgMax> best;
   decoder.forward(plan);
   if (!plan.argmax_rows.empty()) best = decoder.argmax();
   if (!plan.logit_rows.empty()) decoder.logits(use_logits);
@@ -93,6 +93,7 @@ struct Engine::State {
                                        // still point to their sequences
   std::int64_t next_serial = 0;
   std::int64_t next_step = 0;
+  std::vector<std::byte> plan_bytes;
   EngineStatistics statistics;
 };
 
@@ -146,8 +147,8 @@ std::vector<Answer> Engine::step() {
 
 void Engine::State::broadcast(model::StepPlan& plan) {
   plan.number = next_step++;
-  std::vector<std::byte> bytes = plan.serialize();
-  communicator.broadcast(bytes);
+  plan.serialize_to(plan_bytes);
+  communicator.broadcast(plan_bytes);
 }
 
 void Engine::State::run(ScheduledStep& step) {
@@ -311,9 +312,10 @@ EngineStatistics Engine::statistics() const {
 
 void Engine::follow(model::Decoder& decoder, parallel::Communicator& communicator) {
   std::vector<std::byte> bytes;
+  model::StepPlan plan;
   for (std::int64_t expected = 0;; ++expected) {
     communicator.broadcast(bytes);
-    const model::StepPlan plan = model::StepPlan::deserialize(bytes);
+    plan.deserialize_from(bytes);
     CARAVAN_ASSERT(plan.number == expected, "rank {} expected step {} and received step {}",
                    communicator.rank(), expected, plan.number);
     switch (plan.action) {

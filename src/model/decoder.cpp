@@ -91,6 +91,9 @@ struct Decoder::State {
   // Of the current step.
   StepRows step;
   std::vector<ops::SequenceRows> sequences;
+  std::vector<ops::ArgMax> best;        // of argmax()
+  std::vector<ops::ArgMax> local_best;  // of this rank's vocabulary
+  std::vector<ops::ArgMax> all_best;    // [ranks][rows]
   std::int64_t num_argmax_rows = 0;
   std::int64_t num_logit_rows = 0;
   std::function<void(std::int64_t, const at::Tensor&)> probe;
@@ -317,16 +320,19 @@ void Decoder::forward(const StepPlan& plan) {
   state.select_hidden_rows(plan);
 }
 
-std::vector<ops::ArgMax> Decoder::argmax() {
+std::span<const ops::ArgMax> Decoder::argmax() {
   State& state = *state_;
-  std::vector<ops::ArgMax> best(static_cast<std::size_t>(state.num_argmax_rows));
+  std::vector<ops::ArgMax>& best = state.best;
+  std::vector<ops::ArgMax>& local = state.local_best;
+  std::vector<ops::ArgMax>& all = state.all_best;
+  best.resize(static_cast<std::size_t>(state.num_argmax_rows));
   const int num_ranks = state.communicator.size();
   for (std::int64_t begin = 0; begin < state.num_argmax_rows; begin += kLogitChunk) {
     const std::int64_t count = std::min(kLogitChunk, state.num_argmax_rows - begin);
     at::Tensor logits = rows_of(state.logits_local, count);  // [n, V of this rank]
     ops::linear(state.context, state.hidden.narrow(0, begin, count), state.weights.output_head(),
                 {}, logits);
-    std::vector<ops::ArgMax> local(static_cast<std::size_t>(count));
+    local.resize(static_cast<std::size_t>(count));
     ops::argmax(state.context, logits, local);
     for (ops::ArgMax& entry : local) {
       if (entry.index >= 0) {
@@ -334,7 +340,7 @@ std::vector<ops::ArgMax> Decoder::argmax() {
       }
     }
     const auto gathered = state.communicator.all_gather(std::as_bytes(std::span(local)));
-    std::vector<ops::ArgMax> all(static_cast<std::size_t>(count * num_ranks));
+    all.resize(static_cast<std::size_t>(count * num_ranks));
     std::memcpy(all.data(), gathered.data(), gathered.size());
     for (std::int64_t row = 0; row < count; ++row) {
       ops::ArgMax winner = all[static_cast<std::size_t>(row)];

@@ -27,19 +27,17 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename T>
-  T value() {
-    T result{};
+  void value(T& result) {
     take(&result, 1);
-    return result;
   }
   template <typename T>
-  std::vector<T> vector() {
-    const auto count = value<std::int64_t>();
+  void vector(std::vector<T>& result) {
+    std::int64_t count = 0;
+    value(count);
     CARAVAN_ASSERT(count >= 0 && static_cast<std::size_t>(count) <= bytes_.size() / sizeof(T),
                    "step plan: {} elements announced, {} bytes left", count, bytes_.size());
-    std::vector<T> result(static_cast<std::size_t>(count));
+    result.resize(static_cast<std::size_t>(count));
     take(result.data(), result.size());
-    return result;
   }
   bool done() const { return bytes_.empty(); }
 
@@ -59,7 +57,13 @@ class Reader {
 }  // namespace
 
 std::vector<std::byte> StepPlan::serialize() const {
-  std::vector<std::byte> out;
+  std::vector<std::byte> bytes;
+  serialize_to(bytes);
+  return bytes;
+}
+
+void StepPlan::serialize_to(std::vector<std::byte>& out) const {
+  out.clear();
   out.reserve(256 + 8 * tokens.size() + sizeof(Segment) * segments.size() + 4 * blocks.size() +
               pixels.size() + 4 * seen_blocks.size());
   put(out, &action, 1);
@@ -77,29 +81,32 @@ std::vector<std::byte> StepPlan::serialize() const {
   put_vector(out, image_rows);
   put_vector(out, seen_tokens);
   put_vector(out, seen_blocks);
-  return out;
 }
 
 StepPlan StepPlan::deserialize(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
   StepPlan plan;
-  plan.action = reader.value<Action>();
-  plan.number = reader.value<std::int64_t>();
-  plan.tokens = reader.vector<std::int32_t>();
-  plan.positions = reader.vector<std::int32_t>();
-  plan.segments = reader.vector<Segment>();
-  plan.blocks = reader.vector<std::int32_t>();
-  plan.block_copies = reader.vector<BlockCopy>();
-  plan.argmax_rows = reader.vector<std::int32_t>();
-  plan.logit_rows = reader.vector<std::int32_t>();
-  plan.image_work = reader.vector<ImageWork>();
-  plan.pixels = reader.vector<std::uint8_t>();
-  plan.image_blocks = reader.vector<std::int32_t>();
-  plan.image_rows = reader.vector<ImageRows>();
-  plan.seen_tokens = reader.vector<std::int32_t>();
-  plan.seen_blocks = reader.vector<std::int32_t>();
-  CARAVAN_ASSERT(reader.done(), "step plan {} has bytes left over", plan.number);
+  plan.deserialize_from(bytes);
   return plan;
+}
+
+void StepPlan::deserialize_from(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  reader.value(action);
+  reader.value(number);
+  reader.vector(tokens);
+  reader.vector(positions);
+  reader.vector(segments);
+  reader.vector(blocks);
+  reader.vector(block_copies);
+  reader.vector(argmax_rows);
+  reader.vector(logit_rows);
+  reader.vector(image_work);
+  reader.vector(pixels);
+  reader.vector(image_blocks);
+  reader.vector(image_rows);
+  reader.vector(seen_tokens);
+  reader.vector(seen_blocks);
+  CARAVAN_ASSERT(reader.done(), "step plan {} has bytes left over", number);
 }
 
 }  // namespace caravan::model

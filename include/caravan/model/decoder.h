@@ -73,8 +73,8 @@ class Decoder {
   void forward(const StepPlan& plan);
 
   /// Best token of each of plan.argmax_rows, on every rank: largest logit, lowest id on ties.
-  /// Collective, after forward. A NaN logit is returned as such.
-  std::vector<ops::ArgMax> argmax();
+  /// Valid until the next call. Collective, after forward. A NaN logit is returned as such.
+  std::span<const ops::ArgMax> argmax();
 
   /// Logits of plan.logit_rows, at most kLogitChunk rows a call: `use(i, row)` is called on rank 0
   /// for i-th row with V float32 values valid during the call. Collective, after forward.

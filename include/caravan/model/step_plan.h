@@ -73,6 +73,9 @@ struct StepPlan {
   /// Flat bytes for the broadcast, and back. `bytes` comes from a peer of the same build.
   std::vector<std::byte> serialize() const;
   static StepPlan deserialize(std::span<const std::byte> bytes);
+  /// The same, into what the caller has: no memory is taken once it has grown.
+  void serialize_to(std::vector<std::byte>& bytes) const;
+  void deserialize_from(std::span<const std::byte> bytes);
 };
 
 }  // namespace caravan::model

@@ -56,6 +56,31 @@ TEST(DecoderAllocation, LayersAllocateNothing) {
   });
 }
 
+/// Allocations of the choice of `num_rows` best tokens.
+std::int64_t allocations_in_argmax(Decoder& decoder, std::int32_t num_rows) {
+  StepPlan plan = two_sequences(0, 20);
+  plan.argmax_rows.clear();
+  for (std::int32_t row = 0; row < num_rows; ++row) plan.argmax_rows.push_back(row);
+  decoder.forward(plan);
+  const std::int64_t before = test::allocation_count();
+  EXPECT_EQ(std::ssize(decoder.argmax()), num_rows);
+  return test::allocation_count() - before;
+}
+
+TEST(DecoderAllocation, BestTokensAllocateNothingEach) {
+  const LlamaConfig config = test::uneven_config();
+  test::RandomWeightSource source(config, 3);
+  ThreadTeam team(2);
+  const ops::Context context(team, ops::detect_isa());
+  test::for_each_group([&](parallel::MpiCommunicator& group) {
+    Decoder decoder(config, source, context, group, {32, 6});
+    allocations_in_argmax(decoder, 20);  // scratch grows to what is needed
+    const std::int64_t of_one = allocations_in_argmax(decoder, 1);
+    EXPECT_EQ(allocations_in_argmax(decoder, 20), of_one);
+    EXPECT_LE(of_one, 20);  // tensors that name the rows, and what the ranks exchange
+  });
+}
+
 TEST(DecoderAllocation, LayersThatReadImagesAllocateNothing) {
   LlamaConfig config = test::uneven_vision_config();
   test::RandomWeightSource source(config, 4);

@@ -41,5 +41,27 @@ TEST(StepPlan, RefusesBytesOfAnotherLength) {
   EXPECT_THROW(StepPlan::deserialize(bytes), InternalError);
 }
 
+// One goes out every step.
+TEST(StepPlan, TakesNoMemoryOnceItHasGrown) {
+  const StepPlan sample = sample_plan();
+  StepPlan smaller = sample;
+  smaller.number = 42;
+  smaller.tokens.pop_back();
+  smaller.pixels.clear();
+  std::vector<std::byte> bytes;
+  sample.serialize_to(bytes);
+  StepPlan plan;
+  plan.deserialize_from(bytes);
+  const auto* const buffer = bytes.data();
+  const auto* const tokens = plan.tokens.data();
+  for (const StepPlan& next : {smaller, sample}) {
+    next.serialize_to(bytes);
+    plan.deserialize_from(bytes);
+    EXPECT_EQ(plan, next);
+    EXPECT_EQ(bytes.data(), buffer);
+    EXPECT_EQ(plan.tokens.data(), tokens);
+  }
+}
+
 }  // namespace
 }  // namespace caravan::model
