@@ -37,6 +37,8 @@ SchedulerLimits scheduler_limits(const EngineLimits& limits, const model::LlamaC
   SchedulerLimits result;
   result.max_sequences = limits.max_sequences;
   result.max_step_tokens = limits.max_step_tokens;
+  // Logits come a few rows at a time (Decoder::logits), so scored rows cost no more memory.
+  result.max_scored_rows = limits.max_step_tokens;
   result.kv_blocks = limits.kv_blocks;
   result.block_tokens = ops::KvPool::kBlockTokens;
   result.prefix_sharing = limits.prefix_sharing;

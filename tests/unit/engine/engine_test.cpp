@@ -279,6 +279,21 @@ TEST_F(EngineTest, PromptScoresAreTheLogprobsOfGeneratedTokens) {
   EXPECT_TRUE(scored.at(0).choices.at(0).token_ids.empty());
 }
 
+TEST_F(EngineTest, ScoresAPromptInAsFewStepsAsItIsReadIn) {
+  SamplingParams sampling;
+  sampling.max_tokens = 0;
+  sampling.prompt_logprobs = true;
+  EngineSetup setup;
+  setup.limits.max_step_tokens = 160;
+  const auto result = run(setup, {make_request(0, 200, sampling)});
+  EXPECT_EQ(result.statistics.steps, 2);
+  EXPECT_EQ(result.answers.at(0).prompt_logprobs.size(), 200U);
+  setup.limits.max_step_tokens = 7;
+  const auto in_chunks = run(setup, {make_request(0, 200, sampling)});
+  test::expect_same_logprobs(in_chunks.answers.at(0).prompt_logprobs,
+                             result.answers.at(0).prompt_logprobs);
+}
+
 TEST_F(EngineTest, AnswersPromptOnlyRequestsWithoutAStep) {
   SamplingParams sampling;
   sampling.max_tokens = 0;
