@@ -30,7 +30,8 @@ struct VipsRegionTraits {
 };
 using VipsRegionOwner = UniqueHandle<VipsRegionTraits>;
 
-/// Starts libvips, whose state belongs to the whole process, once. @throws DeviceError if it cannot be started.
+/// Starts libvips, whose state belongs to the whole process, once. @throws DeviceError if it cannot
+/// be started.
 void start_vips();
 
 /// Opens an image and reads its header; `bytes` must live as long as the result. Any container but
