@@ -75,6 +75,10 @@ TEST_F(PromptsTest, TheDateIsAnOptionAndNotTheClock) {
   const json manifest = json::parse(read_whole(folder_.file("answers.manifest.json")));
   EXPECT_NE(manifest.dump().find("26 Jul 2024"), std::string::npos);
   EXPECT_NE(prompt({"--date", "1 Jan 2030"}).find("Today Date: 1 Jan 2030"), std::string::npos);
+  // Llama 3's layout has no block with the date.
+  const std::string plain = prompt({"--chat-format", "llama3"});
+  EXPECT_EQ(plain.find("Today Date"), std::string::npos) << plain;
+  EXPECT_NE(plain.find("<|start_header_id|>user"), std::string::npos) << plain;
 }
 
 TEST_F(PromptsTest, StopStringsBelongToTheirRecordAlone) {
