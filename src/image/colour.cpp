@@ -48,6 +48,18 @@ std::vector<std::uint8_t> probe_colours(int bands) {
   }
 }
 
+VipsInterpretation space_of_bytes(int bands) {
+  return bands == 1   ? VIPS_INTERPRETATION_B_W
+         : bands == 3 ? VIPS_INTERPRETATION_sRGB
+                      : VIPS_INTERPRETATION_CMYK;
+}
+
+VipsOwner in_bytes(VipsImage* image) {
+  VipsImage* bytes = nullptr;
+  if (vips_cast(image, &bytes, VIPS_FORMAT_UCHAR, "shift", TRUE, nullptr) != 0) return VipsOwner();
+  return VipsOwner(bytes);
+}
+
 VipsOwner apply_profile(VipsImage* image) {
   VipsImage* result = nullptr;
   if (vips_icc_transform(image, &result, "srgb", "embedded", TRUE, "intent", VIPS_INTENT_RELATIVE,
@@ -72,10 +84,8 @@ std::vector<std::uint8_t> profiled(VipsImage* image, std::vector<std::uint8_t>& 
   const VipsOwner memory(vips_image_new_from_memory(colours.data(), colours.size(), count, 1,
                                                     image->Bands, VIPS_FORMAT_UCHAR));
   VipsImage* copied = nullptr;
-  const VipsInterpretation space = image->Bands == 1   ? VIPS_INTERPRETATION_B_W
-                                   : image->Bands == 3 ? VIPS_INTERPRETATION_sRGB
-                                                       : VIPS_INTERPRETATION_CMYK;
-  CARAVAN_ASSERT(memory && vips_copy(memory.get(), &copied, "interpretation", space, nullptr) == 0,
+  CARAVAN_ASSERT(memory && vips_copy(memory.get(), &copied, "interpretation",
+                                     space_of_bytes(image->Bands), nullptr) == 0,
                  "libvips cannot wrap {} pixels", count);
   const VipsOwner probe(copied);
   const void* profile = nullptr;
@@ -108,8 +118,15 @@ bool profile_changes_colour(VipsImage* image) {
   return false;
 }
 
+/// Of 16 bits the upper eight count, as without a profile: LittleCMS takes profiles of 8 bits
+/// exactly, but of 16 by a coarse table, which is off by up to 13 of 255.
 VipsOwner in_srgb(VipsOwner colours) {
-  return profile_changes_colour(colours.get()) ? apply_profile(colours.get()) : std::move(colours);
+  if (!profile_changes_colour(colours.get())) return colours;
+  const VipsOwner bytes = in_bytes(colours.get());
+  VipsImage* named = nullptr;
+  const VipsInterpretation space = space_of_bytes(colours.get()->Bands);
+  if (!bytes || vips_copy(bytes.get(), &named, "interpretation", space, nullptr) != 0) return {};
+  return apply_profile(VipsOwner(named).get());
 }
 
 std::uint8_t to_byte(std::uint8_t sample) { return sample; }
@@ -134,12 +151,6 @@ void convert_row(const Sample* samples, int bands, int step, std::span<std::uint
         rgb[i + c] = without_ink(to_byte(pixel[c]), to_byte(pixel[3]));
     }
   }
-}
-
-VipsOwner in_bytes(VipsImage* image) {
-  VipsImage* bytes = nullptr;
-  if (vips_cast(image, &bytes, VIPS_FORMAT_UCHAR, "shift", TRUE, nullptr) != 0) return VipsOwner();
-  return VipsOwner(bytes);
 }
 
 /// `colours`, and behind them the band of `image` that has the number `band`, all in bytes.

@@ -4,9 +4,11 @@
 Usage: make_images.py    (needs Pillow 13 and numpy; writes beside itself; the files here come from Pillow 13.0.0, numpy 2.4)
 
 expected.json:
-  pictures  per file: size, `rgb` = base64 of ImageOps.exif_transpose(image).convert("RGB"), row-major; `tolerance` in
-            steps of 255 for lossy formats and colour profiles; `tiles` for tile size 28, at most 4 tiles: arrangement,
-            resized size and SHA-256 of the float32 values [tiles, 3, 28, 28]
+  pictures  per file: size, `rgb` = base64 of ImageOps.exif_transpose(image).convert("RGB"), row-major, where there is
+            a colour profile by ImageCms (LittleCMS; relative colorimetric with black point compensation), alpha left
+            out; `over_white` likewise with alpha, over white; `tolerance` in steps of 255 for lossy formats and
+            colour profiles; `tiles` for tile size 28, at most 4 tiles: arrangement, resized size and SHA-256 of the
+            float32 values [tiles, 3, 28, 28]
   resize    sizes and SHA-256 of Pillow's bilinear resize of a picture whose values are byte(pattern) below
 layouts.csv is not made here: it holds the arrangements that the preprocessing of llama-models (image_transform.py) and
 of transformers (image_processing_mllama.py) agree on, for about 1000 sizes.
@@ -111,30 +113,60 @@ def rle4(indices):
     return result + b"\0\1"
 
 
-def profile(primaries, gamma):
-    """A matrix profile (ICC.1:2001, version 2). primaries: XYZ (D50) of red, green, blue"""
-    def fixed(value):
-        return struct.pack(">i", round(value * 65536))
-    def xyz(values):
-        return b"XYZ \0\0\0\0" + b"".join(fixed(v) for v in values)
-    curve = b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256)) + b"\0\0"
+def fixed(value):
+    return struct.pack(">i", round(value * 65536))
+
+
+def curve(gamma):
+    return b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256)) + b"\0\0"
+
+
+def icc(kind, space, connection, tags):
+    """A profile of ICC.1:2001, version 2. kind: its class; space, connection: of colours; tags: name -> data"""
     text = b"test profile\0"
     tags = {b"desc": b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + b"\0" * 79,
-            b"cprt": b"text\0\0\0\0none\0\0\0\0", b"wtpt": xyz((0.9642, 1.0, 0.8249)), b"rXYZ": xyz(primaries[0]),
-            b"gXYZ": xyz(primaries[1]), b"bXYZ": xyz(primaries[2]), b"rTRC": curve, b"gTRC": curve, b"bTRC": curve}
-    table, body = b"", b""
+            b"cprt": b"text\0\0\0\0none\0\0\0\0",
+            b"wtpt": b"XYZ \0\0\0\0" + fixed(0.9642) + fixed(1.0) + fixed(0.8249), **tags}
+    table, body, places = b"", b"", {}
     start = 128 + 4 + 12 * len(tags)
     for name, data in tags.items():
-        data += b"\0" * (-len(data) % 4)
-        table += name + struct.pack(">II", start + len(body), len(data))
-        body += data
+        if data not in places:  # tags may share their data
+            places[data] = start + len(body)
+            body += data + b"\0" * (-len(data) % 4)
+        table += name + struct.pack(">II", places[data], len(data) + -len(data) % 4)
     size = start + len(body)
-    head = (struct.pack(">I", size) + b"none" + struct.pack(">I", 0x02400000) + b"mntrRGB XYZ " +
+    head = (struct.pack(">I", size) + b"none" + struct.pack(">I", 0x02400000) + kind + space + connection +
             struct.pack(">6H", 2025, 1, 1, 0, 0, 0) + b"acsp" + b"\0" * 28 + fixed(0.9642) + fixed(1.0) + fixed(0.8249))
     return head + b"\0" * (128 - len(head)) + struct.pack(">I", len(tags)) + table + body
 
 
+def profile(primaries, gamma):
+    """primaries: XYZ (D50) of red, green, blue"""
+    def xyz(values):
+        return b"XYZ \0\0\0\0" + b"".join(fixed(v) for v in values)
+    return icc(b"mntr", b"RGB ", b"XYZ ", {
+        b"rXYZ": xyz(primaries[0]), b"gXYZ": xyz(primaries[1]), b"bXYZ": xyz(primaries[2]), b"rTRC": curve(gamma),
+        b"gTRC": curve(gamma), b"bTRC": curve(gamma)})
+
+
+def ink_profile():
+    """Lab for CMYK by a table of three steps of each ink, as printers' profiles have it but for its size."""
+    inks = np.array([[0.15, 0.3, 0.75], [0.75, 0.15, 0.25], [0.9, 0.85, 0.12], [0.08, 0.07, 0.06]])  # X, Y, Z let through
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 3)] * 4, indexing="ij"), -1).reshape(-1, 4)
+    xyz = np.prod(1 - grid[:, :, None] * (1 - inks[None]), axis=1)  # of white
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    lab = np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], -1)
+    stored = np.rint(np.stack([lab[:, 0] * 652.8, (lab[:, 1] + 128) * 256, (lab[:, 2] + 128) * 256], -1)).astype(">u2")
+    ends = struct.pack(">2H", 0, 65535)
+    unit = b"".join(fixed(i == j) for i in range(3) for j in range(3))
+    table = (b"mft2\0\0\0\0" + bytes([4, 3, 3, 0]) + unit + struct.pack(">2H", 2, 2) + ends * 4 + stored.tobytes() +
+             ends * 3)
+    return icc(b"prtr", b"CMYK", b"Lab ", {b"A2B0": table, b"A2B1": table, b"A2B2": table})
+
+
 WIDE = profile(((0.6, 0.31, 0.02), (0.21, 0.63, 0.07), (0.15, 0.06, 0.735)), 1.8)  # colours beyond sRGB
+LINEAR_GREY = icc(b"mntr", b"GRAY", b"XYZ ", {b"kTRC": curve(1.0)})
+INKS = ink_profile()
 SRGB = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
 SRGB[24:36] = struct.pack(">6H", 2025, 1, 1, 0, 0, 0)  # its date, to be the same in every run
 SRGB = bytes(SRGB)
@@ -213,6 +245,30 @@ def lossy():
     yield "plain.webp", saved(rgb, "WEBP", quality=90)
 
 
+def profiled():
+    """Colour profiles for each kind of channels."""
+    rgb = Image.fromarray(smooth())
+    grey = rgb.convert("L")
+    alpha = Image.fromarray(np.add.outer(np.arange(H) * 7, np.arange(W) * 2).astype(np.uint8))
+    rgba = Image.merge("RGBA", (*rgb.split(), alpha))
+    cmyk = Image.merge("CMYK", (*rgb.split(), Image.fromarray(np.tile(np.arange(W, dtype=np.uint8) * 5, (H, 1)))))
+    twice = np.array(257, np.int64)  # 16-bit samples of the same colours
+    icc_chunk = {name: chunk(b"iCCP", b"test\0\0" + zlib.compress(data)) for name, data in
+                 (("grey", LINEAR_GREY), ("wide", WIDE))}
+    yield "profile_grey.png", saved(grey, "PNG", icc_profile=LINEAR_GREY)
+    yield "profile_grey.jpg", saved(grey, "JPEG", quality=95, icc_profile=LINEAR_GREY)
+    yield "profile_grey_alpha.png", saved(Image.merge("LA", (grey, alpha)), "PNG", icc_profile=LINEAR_GREY)
+    yield "profile_grey16.png", png(np.asarray(grey)[:, :, None] * twice, 0, 16, extra=icc_chunk["grey"])
+    yield "profile_rgb16.png", png(np.asarray(rgb) * twice, 2, 16, extra=icc_chunk["wide"])
+    yield "profile_rgba16.png", png(np.asarray(rgba) * twice, 6, 16, extra=icc_chunk["wide"])
+    yield "profile_rgba.png", saved(rgba, "PNG", icc_profile=WIDE)
+    yield "profile_palette.png", saved(rgb.quantize(40), "PNG", icc_profile=WIDE)
+    yield "profile_rgba.webp", saved(rgba, "WEBP", lossless=True, exact=True, icc_profile=WIDE)
+    yield "profile_rgba.tiff", saved(rgba, "TIFF", compression="tiff_lzw", icc_profile=WIDE)
+    yield "profile_cmyk.tiff", saved(cmyk, "TIFF", compression="tiff_lzw", icc_profile=INKS)
+    yield "profile_cmyk.jpg", saved(cmyk, "JPEG", quality=95, icc_profile=INKS)
+
+
 def as_ycck(cmyk):
     """A JPEG whose Adobe marker says YCCK, with the same coefficients: another picture, but a valid one."""
     data = bytearray(saved(cmyk, "JPEG", quality=90))
@@ -277,11 +333,25 @@ def decoded(name, data):
     image = Image.open(io.BytesIO(data))
     if image.mode == "I;16":  # Pillow would clip at 255; we keep the high byte, as for 16-bit colour
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    elif name == "profile_wide.png":
-        image = ImageCms.profileToProfile(image, ImageCms.ImageCmsProfile(io.BytesIO(WIDE)), ImageCms.createProfile("sRGB"),
+    if follows_profile(name):
+        image = ImageCms.profileToProfile(image.convert(COLOURS.get(image.mode, image.mode)),
+                                          ImageCms.ImageCmsProfile(io.BytesIO(Image.open(io.BytesIO(data)).info["icc_profile"])),
+                                          ImageCms.createProfile("sRGB"), outputMode="RGB",
                                           renderingIntent=ImageCms.Intent.RELATIVE_COLORIMETRIC,
                                           flags=ImageCms.Flags.BLACKPOINTCOMPENSATION)
     return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
+COLOURS = {"LA": "L", "RGBA": "RGB", "P": "RGB"}  # without alpha
+
+
+def follows_profile(name):
+    return name.startswith("profile_") and name not in ("profile_srgb.png", "profile_broken.png")
+
+
+def over_white(rgb, alpha):
+    alpha = alpha[:, :, None].astype(np.int64)
+    return ((rgb * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8)
 
 
 GRIDS = [(h, w) for h in range(1, 5) for w in range(1, 5) if h * w <= 4]
@@ -325,15 +395,18 @@ CASES = [(1, 1, 1, 1), (1, 1, 560, 560), (7, 5, 7, 5), (7, 5, 14, 5), (7, 5, 7, 
 
 def main():
     pictures = {}
-    for source in (pngs, lossy, others):
+    for source in (pngs, lossy, others, profiled):
         for name, data in source():
             (HERE / name).write_bytes(data)
             rgb = decoded(name, data)
             about = {"size": [rgb.shape[1], rgb.shape[0]], "rgb": base64.b64encode(rgb.tobytes()).decode()}
-            if source is lossy or name == "profile_wide.png":
+            if source is lossy or follows_profile(name):
                 about["tolerance"] = 2
             else:
                 about["tiles"] = tiles(rgb)
+            if follows_profile(name) and "A" in Image.open(io.BytesIO(data)).mode or name == "rgba.tiff":
+                alpha = np.asarray(Image.open(io.BytesIO(data)).getchannel("A"))
+                about["over_white"] = base64.b64encode(over_white(rgb, alpha).tobytes()).decode()
             pictures[name] = about
     text = json.dumps({"pictures": pictures, "resize": [resize_case(c) for c in CASES]}, indent=1)
     (HERE / "expected.json").write_text(text + "\n", encoding="utf-8")

@@ -24,7 +24,7 @@ int largest_difference(const RgbImage& image, const std::string& expected) {
 
 TEST(Pictures, DecodeToThePixelsOfTheReference) {
   const nlohmann::json pictures = test::expected_pictures().at("pictures");
-  ASSERT_GT(pictures.size(), 60U);
+  ASSERT_GT(pictures.size(), 75U);
   int largest = 0;
   for (const auto& [name, about] : pictures.items()) {
     SCOPED_TRACE(name);
@@ -39,6 +39,24 @@ TEST(Pictures, DecodeToThePixelsOfTheReference) {
     largest = std::max(largest, difference);
   }
   std::cout << pictures.size() << " pictures, largest difference " << largest << " of 255\n";
+}
+
+TEST(Pictures, LieOverWhiteWhereAlphaIsAskedFor) {
+  DecodeOptions options;
+  options.alpha = Alpha::kWhite;
+  int compared = 0;
+  const nlohmann::json pictures = test::expected_pictures().at("pictures");
+  for (const auto& [name, about] : pictures.items()) {
+    if (!about.contains("over_white")) continue;
+    SCOPED_TRACE(name);
+    const std::string file = test::image_data(name);
+    const RgbImage image = decode(std::as_bytes(std::span(file.data(), file.size())), options);
+    const std::string expected = test::base64_decode(about.at("over_white"));
+    ASSERT_EQ(image.pixels.size(), expected.size());
+    EXPECT_LE(largest_difference(image, expected), about.value("tolerance", 0));
+    ++compared;
+  }
+  EXPECT_EQ(compared, 6);
 }
 
 }  // namespace
