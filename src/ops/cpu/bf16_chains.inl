@@ -20,9 +20,11 @@ CARAVAN_INLINE void store_run(const std::uint16_t* values, std::int64_t row, std
   }
 }
 
-/// A whole run of one row.
-CARAVAN_INLINE void round_run(const float* x, std::uint16_t* values) {
+/// A whole run of one row, from float32 into its block.
+CARAVAN_INLINE void pack_run(const float* x, std::int64_t row, std::int64_t rows, float* block) {
+  std::uint16_t values[kRunColumns];
   for (std::int64_t k = 0; k < kRunColumns; ++k) values[k] = round_to_bf16(x[k]);
+  store_run(values, row, rows, block);
 }
 
 template <int Rows>

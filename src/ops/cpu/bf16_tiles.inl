@@ -21,24 +21,27 @@ CARAVAN_INLINE void store_run(const std::uint16_t* values, std::int64_t row, std
   __builtin_memcpy(block + row * kRunFloats, values, kRunColumns * 2);
 }
 
-/// 16 values as bf16 bits, as round_to_bf16: by integers, since VCVTNEPS2BF16 takes subnormal
-/// numbers as zero before it rounds.
-CARAVAN_INLINE __m256i round_lanes(const float* x) {
+/// 16 values of which the upper halves are their bf16 bits, as round_to_bf16: by integers, since
+/// VCVTNEPS2BF16 takes subnormal numbers as zero before it rounds.
+CARAVAN_INLINE __m512i round_lanes(const float* x) {
   const __m512 value = _mm512_loadu_ps(x);
   const __m512i bits = _mm512_castps_si512(value);
-  const __m512i upper = _mm512_srli_epi32(bits, 16);
-  const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i carry = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, carry), 16);
-  const __m512i quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
   const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
+  return _mm512_mask_blend_epi32(nan, _mm512_add_epi32(bits, carry), quiet);
 }
 
-/// A whole run of one row.
-CARAVAN_INLINE void round_run(const float* x, std::uint16_t* values) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(values), round_lanes(x));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + 16), round_lanes(x + 16));
+/// A whole run of one row, from float32 into its block.
+CARAVAN_INLINE void pack_run(const float* x, std::int64_t row, std::int64_t, float* block) {
+  const __m512i odd_halves = _mm512_add_epi16(
+      _mm512_set1_epi16(1),
+      _mm512_slli_epi16(_mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17,
+                                         16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                        1));
+  const __m512i both = _mm512_permutex2var_epi16(round_lanes(x), odd_halves, round_lanes(x + 16));
+  _mm512_storeu_si512(block + row * kRunFloats, both);
 }
 
 /// How the tile registers are shaped, as LDTILECFG reads it.

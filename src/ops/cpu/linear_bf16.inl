@@ -52,16 +52,17 @@ void bf16_pack(const LinearArgs& args, ThreadShare share) {
         std::int64_t column = args.slices[s].begin;
         for (; column < args.slices[s].end; column += kRunColumns, ++run) {
           if (run < own.begin || run >= own.end) continue;
-          std::uint16_t values[kRunColumns];
+          float* const target = block + run * padded * kRunFloats;
           const std::int64_t count = lesser(kRunColumns, args.slices[s].end - column);
           if (row < rows && count == kRunColumns) {
-            round_run(x + column, values);
-          } else {
-            for (int k = 0; k < kRunColumns; ++k) {
-              values[k] = row < rows && k < count ? round_to_bf16(x[column + k]) : 0;
-            }
+            pack_run(x + column, row, padded, target);
+            continue;
           }
-          store_run(values, row, padded, block + run * padded * kRunFloats);
+          std::uint16_t values[kRunColumns];
+          for (int k = 0; k < kRunColumns; ++k) {
+            values[k] = row < rows && k < count ? round_to_bf16(x[column + k]) : 0;
+          }
+          store_run(values, row, padded, target);
         }
       }
     }
@@ -207,16 +208,6 @@ CARAVAN_INLINE Workspace workspace_of(const LinearArgs& args, ThreadShare share)
   return {reinterpret_cast<BFloat16*>(own), slices, slices + kStepSlices * kBlockFloats};
 }
 
-/// Fetches where a finished block goes, while its last products run: its lines are far apart, and
-/// stores alone would wait for them one after the other.
-CARAVAN_INLINE void fetch_target(const LinearArgs& args, const Step& step, const BlockSite& site) {
-  for (std::int64_t row = 0; row < site.rows; ++row) {
-    const float* const target = row_place(args, step, site, row, 0).base;
-    prefetch_far(target);
-    prefetch_far(target + 16);
-  }
-}
-
 /// One block of rows over one step.
 void run_block(const LinearArgs& args, const Step& step, const StepWeights& weights,
                const BlockSite& site, const BlockUnit& unit, RunBlock block, float* slices) {
@@ -284,7 +275,6 @@ void run_panel(const LinearArgs& args, std::int64_t runs, Span blocks, std::int6
           args.packed + row * runs * kRunFloats + step.first_run * block.rows * kRunFloats;
       block.next = step_weights.end + b * step.num_runs * lines * 64;
       block.next_lines = lines;
-      if (ends_slice(step)) fetch_target(args, step, site);
       run_block(args, step, step_weights, site, unit, block, workspace.slices);
     }
   } while (next_step(args, step));
