@@ -32,7 +32,8 @@ std::string usage_line(Command command) {
   switch (command) {
     case Command::kConvert:
       return "caravan convert SOURCE MODEL.h5 [options]\n\n"
-             "Converts a checkpoint (a Hugging Face folder, or a GGUF file) to one HDF5 file that "
+             "Converts a checkpoint (a Hugging Face, Meta or torchtune folder, or a GGUF file) to "
+             "one HDF5 file that "
              "serves\nany number of ranks. The file appears under its name only when it is "
              "complete "
              "and verified.\n";
@@ -102,8 +103,8 @@ std::string command_help(Command command) {
 
 std::string general_help() {
   return "Usage: caravan SUBCOMMAND ...\n\n"
-         "  convert SOURCE MODEL.h5   checkpoint (Hugging Face folder or GGUF file) to one HDF5 "
-         "file\n"
+         "  convert SOURCE MODEL.h5   Hugging Face, Meta or torchtune folder or GGUF file to "
+         "one HDF5 file\n"
          "  inspect MODEL.h5          what is in it\n"
          "  verify MODEL.h5           reads everything, checks every checksum\n"
          "  plan                      checks a run before it is queued: input, memory, ranks\n"
