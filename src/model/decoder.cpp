@@ -1,6 +1,5 @@
 #include "caravan/model/decoder.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "caravan/core/error.h"
 #include "caravan/ops/attention.h"
+#include "caravan/ops/buffers.h"
 #include "caravan/ops/linear.h"
 #include "decoder_layout.h"
 #include "decoder_weights.h"
@@ -119,8 +119,8 @@ Decoder::State::State(const LlamaConfig& model_config, WeightSource& source,
   const std::int64_t query_size = shape.local_num_heads() * config.head_dim;
   const std::int64_t kv_size = shape.local_num_kv_heads() * config.head_dim;
   const std::int64_t nodes = std::max(attention_sum.num_nodes(), ffn_sum.num_nodes());
-  const auto make = [](std::initializer_list<std::int64_t> sizes) {
-    return at::empty(sizes, at::kFloat);
+  const auto make = [&](std::initializer_list<std::int64_t> sizes) {
+    return ops::make_buffer(context, sizes);
   };
   for (const ShardShape& peer : all_shard_shapes(config, group.size())) {
     vocab_widths.push_back(peer.local_vocab_size());
@@ -365,7 +365,8 @@ void Decoder::logits(
         state.communicator.rank() == 0 ? rows_of(state.logits_full, count) : state.logits_full;
     state.communicator.gather_columns(local, state.vocab_widths, full);
     if (state.communicator.rank() != 0) continue;
-    const auto* data = full.data_ptr<float>();
+    const at::Tensor rows = ops::to_host(state.context, full);
+    const auto* data = rows.const_data_ptr<float>();
     const auto vocab = static_cast<std::size_t>(state.config.vocab_size);
     for (std::int64_t row = 0; row < count; ++row) {
       use(begin + row, {data + static_cast<std::size_t>(row) * vocab, vocab});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "caravan/ops/buffers.h"
 #include "caravan/ops/elementwise.h"
 #include "caravan/ops/linear.h"
 #include "caravan/ops/vision_rows.h"
@@ -70,8 +71,7 @@ void EncoderEmbedding::add_positions(const EncoderRows& rows, Range chunk, at::T
     const std::int64_t token = rows.place(row).token;
     table_rows_.push_back(static_cast<std::int32_t>(token));
     if (token != 0) continue;
-    std::copy_n(weights_.class_token.const_data_ptr<float>(), vision_.width,
-                target.data_ptr<float>() + (row - chunk.begin) * vision_.width);
+    ops::copy_row(context_, weights_.class_token.unsqueeze(0), 0, target, row - chunk.begin);
   }
   add_rows_of(weights_.position, 1.0F - weights_.position_gate, target);
   table_rows_.clear();

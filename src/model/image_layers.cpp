@@ -1,11 +1,10 @@
 #include "image_layers.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "caravan/core/error.h"
+#include "caravan/ops/buffers.h"
 #include "caravan/ops/elementwise.h"
 #include "caravan/ops/linear.h"
 #include "caravan/ops/vision_rows.h"
@@ -59,7 +58,7 @@ ImageLayers::ImageLayers(const LayerHost& host, WeightSource& source, LayerBuffe
                config_.head_dim}),
       attention_sum_(attention_row_sum(config_, shape_on(communicator_, config_))),
       ffn_sum_(ffn_row_sum(config_, shape_on(communicator_, config_))),
-      seeing_(at::empty({host.limits.max_step_tokens, config_.hidden_size}, at::kFloat)) {}
+      seeing_(ops::make_buffer(context_, {host.limits.max_step_tokens, config_.hidden_size})) {}
 
 void ImageLayers::check(const StepPlan& plan) const {
   for (const StepPlan::ImageWork& work : plan.image_work) {
@@ -144,15 +143,13 @@ void ImageLayers::begin_step(const StepPlan& plan) {
 }
 
 void ImageLayers::embed_extra(std::span<const std::int32_t> tokens, at::Tensor& x) const {
-  const std::int64_t width = config_.hidden_size;
   for (std::size_t n = 0; n < tokens.size(); ++n) {
     const std::int64_t row = tokens[n] - config_.vocab_size;
     if (row < 0) continue;
     CARAVAN_ASSERT(row < config_.vision->extra_embeddings,
                    "token id {} of a model with {} and {} embeddings", tokens[n],
                    config_.vocab_size, config_.vision->extra_embeddings);
-    std::copy_n(weights_.extra_embedding.const_data_ptr<float>() + row * width, width,
-                x.data_ptr<float>() + static_cast<std::int64_t>(n) * x.stride(0));
+    ops::copy_row(context_, weights_.extra_embedding, row, x, static_cast<std::int64_t>(n));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "caravan/ops/buffers.h"
 #include "caravan/ops/vision_rows.h"
 
 namespace caravan::model {
@@ -70,8 +71,7 @@ void add_gated_sum(const ops::Context& context, parallel::Communicator& communic
                    const GatedProduct& product, SumViews views, at::Tensor& target) {
   ops::linear_sliced(context, product.input, product.weight, product.row_sum.layout,
                      views.partials);
-  auto* const sum = views.sum.data_ptr<float>();
-  std::fill(sum, sum + views.sum.numel(), 0.0F);
+  ops::set_zero(context, views.sum);
   communicator.add_sliced_sum(product.row_sum.sum, views.partials, views.sum);
   ops::add_scaled(context, views.sum, product.bias, product.gate, target);
 }

@@ -1,6 +1,5 @@
 #include "caravan/model/vision_encoder.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "caravan/ops/buffers.h"
 #include "caravan/ops/elementwise.h"
 #include "caravan/ops/full_attention.h"
 #include "caravan/ops/linear.h"
@@ -46,8 +46,6 @@ ops::HeadMap head_map(const ShardShape& shape) {
   std::iota(map.kv_head_of_query.begin(), map.kv_head_of_query.end(), 0);
   return map;
 }
-
-at::Tensor make(std::initializer_list<std::int64_t> sizes) { return at::empty(sizes, at::kFloat); }
 
 /// Calls use(rows) for runs of at most kChunk rows of [0, total).
 template <typename Use>
@@ -148,6 +146,9 @@ VisionEncoder::State::State(const LlamaConfig& model_config, WeightSource& sourc
   const std::int64_t image_rows = most_rows(vision);
   const std::int64_t query_size = shape.vision_heads.size() * vision.head_dim();
   const std::int64_t nodes = std::max(attention_sum.num_nodes(), ffn_sum.num_nodes());
+  const auto make = [&](std::initializer_list<std::int64_t> sizes) {
+    return ops::make_buffer(context, sizes);
+  };
   x = make({image_rows, vision.width});
   queries = make({image_rows, query_size});
   features = make({kMaxTiles * vision.tile_tokens(), vision.feature_size()});

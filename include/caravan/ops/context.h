@@ -2,9 +2,9 @@
 // What every operation needs besides its operands: the threads to share the work among and the
 // instruction set whose kernels run. Made once per rank by `app` or a test and passed by reference.
 //
-// Where a device enters: operations choose by the device of their tensors, the sources of src/ops
-// are the only place that does; a context then carries a stream beside the team. Who makes buffers
-// (model/decoder.cpp), the cache (kv_pool.h) and weights (packed_weight.h) decides where they lie.
+// Where a device enters: src/ops alone knows one. A context then carries a stream beside the team;
+// buffers are made by it (buffers.h), operations compute where it does, and the cache (kv_pool.h)
+// and weights (packed_weight.h) lie there.
 
 #include <cstdint>
 #include <memory>
