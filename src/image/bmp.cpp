@@ -10,6 +10,7 @@
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
 #include "colour.h"
+#include "image_bytes.h"
 
 namespace caravan::image {
 namespace {
@@ -19,26 +20,6 @@ constexpr std::int64_t kOs2HeaderBytes = 12;
 enum Compression : std::uint32_t { kPlain = 0, kRle8 = 1, kRle4 = 2, kMasks = 3, kAlphaMasks = 6 };
 
 using Colour = std::array<std::uint8_t, 3>;  // R, G, B
-
-/// Little-endian numbers at checked places.
-class Bytes {
- public:
-  explicit Bytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
-  std::uint8_t u8(std::int64_t offset) const {
-    CARAVAN_CHECK(offset >= 0 && offset < size(), InputError,
-                  "the BMP image is truncated: it ends at byte {}", size());
-    return std::to_integer<std::uint8_t>(bytes_[static_cast<std::size_t>(offset)]);
-  }
-  std::uint32_t u16(std::int64_t offset) const {
-    return u8(offset) | static_cast<std::uint32_t>(u8(offset + 1)) << 8;
-  }
-  std::uint32_t u32(std::int64_t offset) const { return u16(offset) | u16(offset + 2) << 16; }
-  std::int32_t i32(std::int64_t offset) const { return static_cast<std::int32_t>(u32(offset)); }
-
- private:
-  std::span<const std::byte> bytes_;
-};
 
 struct Header {
   PixelSize size;
@@ -67,7 +48,7 @@ bool is_known_form(const Header& header) {
   }
 }
 
-void read_masks(const Bytes& bytes, Header& header) {
+void read_masks(const ImageBytes& bytes, Header& header) {
   if (header.compression == kMasks || header.compression == kAlphaMasks) {
     // Behind the 40 bytes of the oldest header, which is where later headers have them as fields.
     for (std::size_t c = 0; c < 3; ++c)
@@ -84,7 +65,7 @@ void read_masks(const Bytes& bytes, Header& header) {
 }
 
 /// A fourth mask stands behind the others in later headers, and where the compression says so.
-void read_alpha_mask(const Bytes& bytes, std::int64_t header_bytes, Header& header) {
+void read_alpha_mask(const ImageBytes& bytes, std::int64_t header_bytes, Header& header) {
   const bool is_field = header.compression == kMasks && header_bytes >= 56;
   if (!is_field && header.compression != kAlphaMasks) return;
   const std::uint32_t mask = bytes.u32(kFileHeaderBytes + 52);
@@ -93,7 +74,7 @@ void read_alpha_mask(const Bytes& bytes, std::int64_t header_bytes, Header& head
     header.alpha_mask = mask;
 }
 
-void read_palette(const Bytes& bytes, std::int64_t offset, std::int64_t entry_bytes,
+void read_palette(const ImageBytes& bytes, std::int64_t offset, std::int64_t entry_bytes,
                   std::int64_t colours_said, Header& header) {
   if (header.bits > 8) return;
   const std::int64_t most = std::int64_t{1} << header.bits;
@@ -106,7 +87,7 @@ void read_palette(const Bytes& bytes, std::int64_t offset, std::int64_t entry_by
   header.palette.resize(static_cast<std::size_t>(most));  // black, as for colours that are missing
 }
 
-Header read_header(const Bytes& bytes) {
+Header read_header(const ImageBytes& bytes) {
   Header header;
   header.pixel_offset = bytes.u32(10);
   const std::int64_t header_bytes = bytes.u32(14);
@@ -147,7 +128,7 @@ std::uint8_t scaled(std::uint32_t value, std::uint32_t mask) {
 /// Palette index of every pixel of a run-length coded image, rows from the bottom.
 class RunLengthDecoder {
  public:
-  RunLengthDecoder(const Bytes& bytes, const Header& header)
+  RunLengthDecoder(const ImageBytes& bytes, const Header& header)
       : bytes_(bytes),
         header_(header),
         place_(header.pixel_offset),
@@ -197,7 +178,7 @@ class RunLengthDecoder {
     return true;
   }
 
-  Bytes bytes_;
+  ImageBytes bytes_;
   const Header& header_;
   std::int64_t place_;
   std::int64_t x_ = 0;
@@ -205,7 +186,7 @@ class RunLengthDecoder {
   std::vector<std::uint8_t> indices_;
 };
 
-Colour colour_at(const Bytes& bytes, const Header& header, std::int64_t row_offset,
+Colour colour_at(const ImageBytes& bytes, const Header& header, std::int64_t row_offset,
                  std::int64_t column, Alpha alpha) {
   if (header.bits <= 8) {
     const std::int64_t per_byte = 8 / header.bits;
@@ -227,10 +208,12 @@ Colour colour_at(const Bytes& bytes, const Header& header, std::int64_t row_offs
 
 }  // namespace
 
-PixelSize bmp_size(std::span<const std::byte> bytes) { return read_header(Bytes(bytes)).size; }
+PixelSize bmp_size(std::span<const std::byte> bytes) {
+  return read_header(ImageBytes(Container::kBmp, bytes)).size;
+}
 
 RgbImage decode_bmp(std::span<const std::byte> data, Alpha alpha) {
-  const Bytes bytes(data);
+  const ImageBytes bytes(Container::kBmp, data);
   const Header header = read_header(bytes);
   const auto [width, height] = header.size;
   const bool is_rle = header.compression == kRle8 || header.compression == kRle4;

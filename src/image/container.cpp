@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "caravan/core/error.h"
+#include "image_bytes.h"
 
 namespace caravan::image {
 namespace {
@@ -98,13 +99,8 @@ Container recognise(std::span<const std::byte> bytes) {
 
 std::optional<PixelSize> png_size(std::span<const std::byte> bytes) {
   if (bytes.size() < 24) return std::nullopt;
-  const auto number = [&](std::size_t offset) {
-    std::int64_t value = 0;
-    for (std::size_t i = 0; i < 4; ++i)
-      value = value << 8 | std::to_integer<std::int64_t>(bytes[offset + i]);
-    return value;
-  };
-  return PixelSize{number(16), number(20)};
+  const ImageBytes header(Container::kPng, bytes);
+  return PixelSize{header.big_endian_u32(16), header.big_endian_u32(20)};
 }
 
 void check_size(Container container, PixelSize size, std::int64_t max_pixels) {

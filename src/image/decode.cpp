@@ -10,6 +10,7 @@
 #include "colour.h"
 #include "container.h"
 #include "gif.h"
+#include "image_bytes.h"
 #include "memory_probe.h"
 #include "orientation.h"
 #include "vips_image.h"
@@ -35,10 +36,8 @@ struct Opened {
 /// Whether the length in the header of a WebP (RIFF, little-endian) is more than there is.
 bool is_cut_webp(std::span<const std::byte> bytes) {
   if (bytes.size() < 8) return true;
-  std::uint64_t said = 8;
-  for (std::size_t i = 0; i < 4; ++i)
-    said += std::to_integer<std::uint64_t>(bytes[4 + i]) << (8 * i);
-  return said > bytes.size();
+  constexpr std::uint64_t kBytesBefore = 8;
+  return kBytesBefore + ImageBytes(Container::kWebp, bytes).u32(4) > bytes.size();
 }
 
 const char* damage(const Opened& opened) {

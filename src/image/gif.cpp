@@ -4,6 +4,7 @@
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/error.h"
+#include "image_bytes.h"
 
 namespace caravan::image {
 namespace {
@@ -15,36 +16,17 @@ constexpr std::uint8_t kGraphicControl = 0xf9;
 constexpr std::uint8_t kImage = 0x2c;
 constexpr std::uint8_t kTrailer = 0x3b;
 
-/// Numbers of a GIF at checked places.
-class Bytes {
- public:
-  explicit Bytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  std::uint8_t u8(std::size_t place) const {
-    CARAVAN_CHECK(place < bytes_.size(), InputError,
-                  "the GIF image is truncated: it ends at byte {}, before its first frame",
-                  bytes_.size());
-    return std::to_integer<std::uint8_t>(bytes_[place]);
-  }
-  std::int64_t u16(std::size_t place) const { return u8(place) | u8(place + 1) << 8; }
-  std::size_t colour_table_bytes(std::size_t place_of_flags) const {
-    const std::uint8_t flags = u8(place_of_flags);
-    return (flags & 0x80) == 0 ? 0 : std::size_t{3} << ((flags & 7) + 1);
-  }
-  std::span<const std::byte> part(std::size_t begin, std::size_t end) const {
-    CARAVAN_CHECK(end <= bytes_.size(), InputError, "the GIF image is truncated: it has {} bytes",
-                  bytes_.size());
-    return bytes_.subspan(begin, end - begin);
-  }
-  /// Behind the data blocks that begin at `place`, or the end of the file.
-  std::size_t skip_blocks(std::size_t place) const {
-    while (place < bytes_.size() && bytes_[place] != std::byte{0})
-      place += 1 + std::to_integer<std::size_t>(bytes_[place]);
-    return std::min(place + 1, bytes_.size());
-  }
+std::size_t colour_table_bytes(const ImageBytes& bytes, std::size_t place_of_flags) {
+  const std::uint8_t flags = bytes.u8(static_cast<std::int64_t>(place_of_flags));
+  return (flags & 0x80) == 0 ? 0 : std::size_t{3} << ((flags & 7) + 1);
+}
 
- private:
-  std::span<const std::byte> bytes_;
-};
+/// Behind the data blocks that begin at `place`, or the end of the file.
+std::size_t skip_blocks(std::span<const std::byte> gif, std::size_t place) {
+  while (place < gif.size() && gif[place] != std::byte{0})
+    place += 1 + std::to_integer<std::size_t>(gif[place]);
+  return std::min(place + 1, gif.size());
+}
 
 void append(std::vector<std::byte>& file, std::span<const std::byte> bytes) {
   file.insert(file.end(), bytes.begin(), bytes.end());
@@ -55,9 +37,9 @@ void append(std::vector<std::byte>& file, std::span<const std::byte> bytes) {
 // GIF89a specification, sections 17 to 23: header, screen, colour table, then extensions up to the
 // first image.
 GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha) {
-  const Bytes bytes(gif);
+  const ImageBytes bytes(Container::kGif, gif);
   GifFrame frame;
-  const std::size_t tables_end = kScreenEnd + bytes.colour_table_bytes(10);
+  const std::size_t tables_end = kScreenEnd + colour_table_bytes(bytes, 10);
   std::size_t place = tables_end;
   std::size_t fill_index = 0;
   bool has_transparency = false;
@@ -66,7 +48,7 @@ GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha) {
       has_transparency = (bytes.u8(place + 3) & 1) != 0;
       fill_index = has_transparency ? bytes.u8(place + 6) : 0;
     }
-    place = bytes.skip_blocks(place + 2);
+    place = skip_blocks(gif, place + 2);
   }
   CARAVAN_CHECK(bytes.u8(place) == kImage, InputError,
                 "the GIF image is damaged or has no frame: byte {} is {:#04x}", place,
@@ -74,11 +56,11 @@ GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha) {
   frame.left = bytes.u16(place + 1);
   frame.top = bytes.u16(place + 3);
   frame.size = {bytes.u16(place + 5), bytes.u16(place + 7)};
-  frame.screen = {std::max(bytes.u16(6), frame.left + frame.size.width),
-                  std::max(bytes.u16(8), frame.top + frame.size.height)};
+  frame.screen = {std::max<std::int64_t>(bytes.u16(6), frame.left + frame.size.width),
+                  std::max<std::int64_t>(bytes.u16(8), frame.top + frame.size.height)};
 
   const std::size_t local_table = place + kDescriptorBytes;
-  const std::size_t local_bytes = bytes.colour_table_bytes(place + 9);
+  const std::size_t local_bytes = colour_table_bytes(bytes, place + 9);
   const auto table = local_bytes > 0 ? bytes.part(local_table, local_table + local_bytes)
                                      : bytes.part(kScreenEnd, tables_end);
   for (std::size_t c = 0; c < 3 && (fill_index + 1) * 3 <= table.size(); ++c)
@@ -93,7 +75,7 @@ GifFrame first_frame(std::span<const std::byte> gif, Alpha alpha) {
   frame.file.insert(frame.file.end(), 4, std::byte{0});  // at the top left
   append(frame.file, size_of_frame);
   const std::size_t local_begin = frame.file.size() + 1;  // behind the flags
-  const std::size_t end = bytes.skip_blocks(local_table + local_bytes + 1);
+  const std::size_t end = skip_blocks(gif, local_table + local_bytes + 1);
   append(frame.file, bytes.part(place + 9, end));
   frame.is_cut = gif[end - 1] != std::byte{0};  // which ends a list of blocks
   frame.file.push_back(std::byte{kTrailer});

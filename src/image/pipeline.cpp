@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "caravan/core/error.h"
+#include "decode_memory.h"
+#include "images_in_use.h"
 #include "vips_image.h"
 
 namespace caravan::image {
 namespace {
-
-using ImagePointer = std::shared_ptr<const PreparedImage>;
 
 /// One submitted image.
 struct Item {
@@ -64,7 +64,11 @@ class ImagePipeline::State {
  public:
   State(std::vector<ImageSource> sources, const DecodeOptions& decoding, const TilingConfig& tiling,
         const PipelineOptions& options)
-      : sources_(std::move(sources)), decoding_(decoding), tiling_(tiling), options_(options) {
+      : sources_(std::move(sources)),
+        decoding_(decoding),
+        tiling_(tiling),
+        options_(options),
+        decode_memory_(options.max_decode_bytes) {
     try {
       for (int i = 0; i < options.num_threads; ++i) threads_.emplace_back([this] { serve(); });
     } catch (const std::system_error& error) {
@@ -150,19 +154,10 @@ class ImagePipeline::State {
     Item item = std::move(require(ticket));
     items_.erase(ticket);
     ahead_bytes_ -= item.reserved_bytes;
-    release(item.outcome.image);
+    ahead_bytes_ -= in_use_.release(item.outcome.image);
     room_.notify_all();
     if (item.fault) std::rethrow_exception(item.fault);
     return std::move(item.outcome);
-  }
-  /// An image that several tickets share counts once.
-  void hold(const ImagePointer& image) {
-    if (image && ++holders_[image.get()] == 1) ahead_bytes_ += image->bytes();
-  }
-  void release(const ImagePointer& image) {
-    if (!image || --holders_.at(image.get()) > 0) return;
-    holders_.erase(image.get());
-    ahead_bytes_ -= image->bytes();
   }
   void publish(Ticket ticket, const Result& result) {
     const auto found = items_.find(ticket);
@@ -173,7 +168,7 @@ class ImagePipeline::State {
     item.fault = result.fault;
     item.is_ready = true;
     ahead_bytes_ -= std::exchange(item.reserved_bytes, 0);
-    hold(result.image);
+    ahead_bytes_ += in_use_.hold(result.image);
     ready_.notify_all();
     room_.notify_all();
   }
@@ -209,7 +204,7 @@ class ImagePipeline::State {
     });
     std::unique_lock lock(mutex_);
     if (!failure.error.empty() || failure.fault) return publish(ticket, failure);
-    if (const ImagePointer known = find(hash)) {
+    if (const ImagePointer known = in_use_.find(hash)) {
       ++counts_.shared;
       return publish(ticket, {known, "", nullptr, hash});
     }
@@ -224,22 +219,9 @@ class ImagePipeline::State {
     Result result = result_of(url, [&] { return decode_in_turn(bytes, hash); });
     result.content_hash = hash;
     lock.lock();
-    if (result.image) keep(result.image);
+    if (result.image) in_use_.add(result.image);
     for (const Ticket waiting : in_work_.at(hash)) publish(waiting, result);
     in_work_.erase(hash);
-  }
-
-  /// One that somebody still holds.
-  ImagePointer find(const std::string& hash) {
-    const auto found = in_use_.find(hash);
-    return found == in_use_.end() ? nullptr : found->second.lock();
-  }
-  void keep(const ImagePointer& image) {
-    if (in_use_.size() >= most_in_use_) {
-      std::erase_if(in_use_, [](const auto& entry) { return entry.second.expired(); });
-      most_in_use_ = 2 * in_use_.size() + kFewImages;
-    }
-    in_use_[image->content_hash] = image;
   }
 
   /// Waits until the memory that decoding takes is there; an image larger than all of it goes
@@ -251,37 +233,14 @@ class ImagePipeline::State {
           prepare_tiles(decode(bytes, decoding_), hash, tiling_));
     };
     try {
-      const DecodeTurn turn(*this, memory);
+      const DecodeMemory::Turn turn(decode_memory_, memory);
       return prepare();
     } catch (const InputError&) {
     } catch (const std::bad_alloc&) {
     }
-    const DecodeTurn turn(*this, std::max(memory, options_.max_decode_bytes));
+    const DecodeMemory::Turn turn(decode_memory_, std::max(memory, decode_memory_.most_bytes()));
     return prepare();
   }
-
-  class DecodeTurn {
-   public:
-    DecodeTurn(State& state, std::int64_t bytes) : state_(state), bytes_(bytes) {
-      std::unique_lock lock(state_.mutex_);
-      state_.decode_memory_.wait(lock, [&] {
-        return state_.decoding_bytes_ == 0 ||
-               state_.decoding_bytes_ + bytes_ <= state_.options_.max_decode_bytes;
-      });
-      state_.decoding_bytes_ += bytes_;
-    }
-    ~DecodeTurn() {
-      const std::lock_guard lock(state_.mutex_);
-      state_.decoding_bytes_ -= bytes_;
-      state_.decode_memory_.notify_all();
-    }
-    DecodeTurn(const DecodeTurn&) = delete;
-    DecodeTurn& operator=(const DecodeTurn&) = delete;
-
-   private:
-    State& state_;
-    std::int64_t bytes_;
-  };
 
   void stop() {
     {
@@ -293,28 +252,23 @@ class ImagePipeline::State {
     threads_.clear();
   }
 
-  static constexpr std::size_t kFewImages = 64;
-
   const std::vector<ImageSource> sources_;
   const DecodeOptions decoding_;
   const TilingConfig tiling_;
   const PipelineOptions options_;
+  DecodeMemory decode_memory_;  // has a lock of its own
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;           // something is waiting, or the end
-  std::condition_variable ready_;          // some item became ready
-  std::condition_variable room_;           // fewer bytes ahead
-  std::condition_variable decode_memory_;  // fewer bytes in decoding
+  std::condition_variable work_;   // something is waiting, or the end
+  std::condition_variable ready_;  // some item became ready
+  std::condition_variable room_;   // fewer bytes ahead
   bool is_stopping_ = false;
   Ticket next_ticket_ = 1;
   std::map<Ticket, Item> items_;
   std::deque<Ticket> waiting_;
   std::unordered_map<std::string, std::vector<Ticket>> in_work_;  // by content hash
-  std::unordered_map<const PreparedImage*, std::int64_t> holders_;
-  std::unordered_map<std::string, std::weak_ptr<const PreparedImage>> in_use_;  // by content hash
-  std::size_t most_in_use_ = kFewImages;  // entries before those of gone images are dropped
+  ImagesInUse in_use_;
   std::int64_t ahead_bytes_ = 0;
-  std::int64_t decoding_bytes_ = 0;
   PipelineCounts counts_;
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
