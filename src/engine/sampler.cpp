@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -18,29 +19,29 @@ namespace {
 constexpr double kForbidden = -std::numeric_limits<double>::infinity();
 /// How far below the best logit, in units of the temperature, the layers end that top_p sorts one
 /// after the other: most distributions need the first few tokens only.
-constexpr std::array<double, 5> kLayerDepths{2, 4, 8, 16, std::numeric_limits<double>::infinity()};
+constexpr std::array<double, 8> kLayerDepths{2,  4,  6,  8,
+                                             10, 13, 20, std::numeric_limits<double>::infinity()};
+/// Ids between two sums that pick() may begin at.
+constexpr std::size_t kSumStride = 256;
 
 std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
-/// In order of id, so that the sum has one value.
-double ordered_sum(std::span<const float> weights) {
-  double sum = 0;
-  for (const float weight : weights) sum += static_cast<double>(weight);
-  return sum;
-}
-
-/// First id whose cumulative weight exceeds `target`; the last id with any weight where rounding
-/// leaves none.
-std::int32_t pick(std::span<const float> weights, double target) {
-  double cumulative = 0;
-  std::int32_t last = 0;
-  for (std::size_t id = 0; id < weights.size(); ++id) {
-    if (weights[id] == 0) continue;
-    last = static_cast<std::int32_t>(id);
-    cumulative += static_cast<double>(weights[id]);
-    if (cumulative > target) break;
+/// As std::max_element, in chains that do not wait for each other. Not for NaN.
+std::size_t first_largest(std::span<const double> values) {
+  constexpr std::size_t kChains = 8;
+  std::array<double, kChains> largest{};
+  largest.fill(-std::numeric_limits<double>::infinity());
+  std::size_t begin = 0;
+  for (; begin + kChains <= values.size(); begin += kChains) {
+    for (std::size_t chain = 0; chain < kChains; ++chain) {
+      const double value = values[begin + chain];
+      largest[chain] = value > largest[chain] ? value : largest[chain];
+    }
   }
-  return last;
+  for (; begin < values.size(); ++begin) largest[0] = std::max(largest[0], values[begin]);
+  const double best = *std::max_element(largest.begin(), largest.end());
+  const auto found = std::find(values.begin(), values.end(), best);
+  return found == values.end() ? 0 : static_cast<std::size_t>(found - values.begin());
 }
 
 }  // namespace
@@ -71,6 +72,12 @@ Sampler::Sampler(const ops::Context& context, std::int64_t vocab_size, std::int6
   weights_.resize(size);
   counts_.assign(size, 0);
   order_.resize(size);
+  sums_.resize(size / kSumStride + 1);
+  top_.reserve(size);
+  layer_.reserve(size);
+  head_.reserve(size);
+  kept_.reserve(size);
+  kept_weights_.reserve(size);
 }
 
 std::string Sampler::row_fault(std::span<const float> logits) const {
@@ -92,6 +99,7 @@ void Sampler::adjust(std::span<const float> logits, const SamplingInput& input) 
   }
   apply_penalties(input);
   forbid(input);
+  best_ = first_largest(adjusted_);
 }
 
 void Sampler::apply_penalties(const SamplingInput& input) {
@@ -127,67 +135,149 @@ void Sampler::forbid(const SamplingInput& input) {
   }
 }
 
-std::int64_t Sampler::best() const {
-  return std::max_element(adjusted_.begin(), adjusted_.end()) - adjusted_.begin();
-}
-
 void Sampler::weigh(const SamplingParams& params) {
   // The maximum is subtracted in double before rounding to float: what has weight is near zero,
   // where float is fine-grained, however small the temperature.
-  const double largest = adjusted_[static_cast<std::size_t>(best())];
-  for (std::size_t id = 0; id < weights_.size(); ++id) {
-    weights_[id] = static_cast<float>((adjusted_[id] - largest) / params.temperature);
+  const double largest = adjusted_[best_];
+  const double temperature = params.temperature;
+  if (temperature == 1.0) {
+    for (std::size_t id = 0; id < weights_.size(); ++id) {
+      weights_[id] = static_cast<float>(adjusted_[id] - largest);
+    }
+  } else {
+    for (std::size_t id = 0; id < weights_.size(); ++id) {
+      weights_[id] = static_cast<float>((adjusted_[id] - largest) / temperature);
+    }
   }
   ops::exp_shifted(context_, weights_, 0.0F, weights_);
-  const float largest_weight = *std::max_element(weights_.begin(), weights_.end());
+  const float largest_weight =
+      params.min_p > 0.0 ? *std::max_element(weights_.begin(), weights_.end()) : 0.0F;
+  few_ = false;
   if (params.top_k > 0 && params.top_k < vocab_size_) keep_top_k(params.top_k);
   if (params.top_p < 1.0) keep_top_p(params);
   if (params.min_p > 0.0) keep_min_p(params.min_p, largest_weight);
 }
 
-void Sampler::keep_top_k(std::int64_t top_k) {
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto kth = order_.begin() + (top_k - 1);
-  std::nth_element(order_.begin(), kth, order_.end(), [&](std::int32_t a, std::int32_t b) {
-    return adjusted_[at(a)] > adjusted_[at(b)];
-  });
-  const double threshold = adjusted_[at(*kth)];
-  for (std::size_t id = 0; id < weights_.size(); ++id) {
-    if (adjusted_[id] < threshold) weights_[id] = 0;
+/// The sum of all weights in order of id, so that it has one value; ids without weight add nothing.
+double Sampler::sum_weights() {
+  double sum = 0;
+  if (few_) {
+    for (const std::int32_t id : kept_) sum += static_cast<double>(weights_[at(id)]);
+    return sum;
   }
+  for (std::size_t begin = 0, stride = 0; begin < weights_.size(); begin += kSumStride, ++stride) {
+    sums_[stride] = sum;
+    const std::size_t end = std::min(begin + kSumStride, weights_.size());
+    for (std::size_t id = begin; id < end; ++id) sum += static_cast<double>(weights_[id]);
+  }
+  return sum;
+}
+
+/// First id whose cumulative weight exceeds `target`; the last id with any weight where rounding
+/// leaves none. @pre sum_weights() was called.
+std::int32_t Sampler::pick(double target) const {
+  double cumulative = 0;
+  std::int32_t last = 0;
+  const auto reaches = [&](std::int32_t id) {
+    const float weight = weights_[at(id)];
+    if (weight == 0) return false;
+    last = id;
+    cumulative += static_cast<double>(weight);
+    return cumulative > target;
+  };
+  if (few_) {
+    static_cast<void>(std::any_of(kept_.begin(), kept_.end(), reaches));
+    return last;
+  }
+  // Sums never fall, so that all ids before the last stride that begins at or below the target are
+  // passed by. One stride earlier where that one may be without weight.
+  const std::size_t strides = (weights_.size() + kSumStride - 1) / kSumStride;
+  const auto sums_end = sums_.begin() + static_cast<std::ptrdiff_t>(strides);
+  const auto after = std::lower_bound(sums_.begin(), sums_end, target);
+  std::size_t stride =
+      after == sums_.begin() ? 0 : static_cast<std::size_t>(after - sums_.begin() - 1);
+  cumulative = sums_[stride];
+  const auto size = static_cast<std::int32_t>(weights_.size());
+  for (auto id = static_cast<std::int32_t>(stride * kSumStride); id < size; ++id) {
+    if (reaches(id)) break;
+  }
+  return last;
+}
+
+/// From here on only kept_, in any order, has weight.
+void Sampler::keep_only_kept() {
+  kept_weights_.clear();
+  for (const std::int32_t id : kept_) kept_weights_.push_back(weights_[at(id)]);
+  std::fill(weights_.begin(), weights_.end(), 0.0F);
+  for (std::size_t i = 0; i < kept_.size(); ++i) weights_[at(kept_[i])] = kept_weights_[i];
+  std::sort(kept_.begin(), kept_.end());
+  few_ = true;
+}
+
+/// The `count`-th largest of adjusted_. Few are found among many in one pass over a small heap.
+double Sampler::nth_largest(std::int64_t count) {
+  top_.assign(adjusted_.begin(), adjusted_.begin() + count);
+  std::make_heap(top_.begin(), top_.end(), std::greater<>());
+  for (auto id = static_cast<std::size_t>(count); id < adjusted_.size(); ++id) {
+    if (adjusted_[id] <= top_.front()) continue;
+    std::pop_heap(top_.begin(), top_.end(), std::greater<>());
+    top_.back() = adjusted_[id];
+    std::push_heap(top_.begin(), top_.end(), std::greater<>());
+  }
+  return top_.front();
+}
+
+void Sampler::keep_top_k(std::int64_t top_k) {
+  const double threshold = nth_largest(top_k);
+  kept_.clear();
+  for (std::size_t id = 0; id < weights_.size(); ++id) {
+    if (adjusted_[id] >= threshold) kept_.push_back(static_cast<std::int32_t>(id));
+  }
+  keep_only_kept();
+}
+
+/// Candidates of top_p in descending order of their logits, equal ones by id.
+void Sampler::sort_layer(double lower, double upper) {
+  layer_.clear();
+  const auto consider = [&](std::int32_t id) {
+    const double value = adjusted_[at(id)];
+    if (value >= lower && value < upper && weights_[at(id)] > 0) layer_.push_back({value, id});
+  };
+  if (few_) {
+    std::for_each(kept_.begin(), kept_.end(), consider);
+  } else {
+    const auto size = static_cast<std::int32_t>(weights_.size());
+    for (std::int32_t id = 0; id < size; ++id) consider(id);
+  }
+  std::sort(layer_.begin(), layer_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.value != b.value ? a.value > b.value : a.id < b.id;
+  });
 }
 
 void Sampler::keep_top_p(const SamplingParams& params) {
-  const double total = ordered_sum(weights_);
+  const double total = sum_weights();
   const double allowed_tail = (1.0 - params.top_p) * total;
-  const double largest = adjusted_[static_cast<std::size_t>(best())];
-  const auto better = [&](std::int32_t a, std::int32_t b) {
-    return adjusted_[at(a)] != adjusted_[at(b)] ? adjusted_[at(a)] > adjusted_[at(b)] : a < b;
-  };
+  const double largest = adjusted_[best_];
   // Only as much of the descending order is made as the kept head needs: layer after layer below
   // the best. The sum runs along the order, so where layers end does not show.
   double head = 0;
   bool full = false;
   double upper = std::numeric_limits<double>::infinity();
+  head_.clear();
   for (const double depth : kLayerDepths) {
     const double lower = largest - depth * params.temperature;
-    layer_.clear();
-    for (std::size_t id = 0; id < weights_.size(); ++id) {
-      if (adjusted_[id] >= lower && adjusted_[id] < upper && weights_[id] > 0) {
-        layer_.push_back(static_cast<std::int32_t>(id));
-      }
-    }
+    sort_layer(lower, upper);
     upper = lower;
-    if (!full) std::sort(layer_.begin(), layer_.end(), better);
-    for (const std::int32_t id : layer_) {
-      full = full || (head > 0 && total - head <= allowed_tail);
-      if (full) {
-        weights_[at(id)] = 0;
-      } else {
-        head += static_cast<double>(weights_[at(id)]);
-      }
+    for (const Candidate& candidate : layer_) {
+      full = head > 0 && total - head <= allowed_tail;
+      if (full) break;
+      head += static_cast<double>(weights_[at(candidate.id)]);
+      head_.push_back(candidate.id);
     }
+    if (full) break;
   }
+  kept_.swap(head_);
+  keep_only_kept();
 }
 
 void Sampler::keep_min_p(double min_p, float largest) {
@@ -200,27 +290,25 @@ void Sampler::keep_min_p(double min_p, float largest) {
 std::optional<std::int32_t> Sampler::choose(std::span<const float> logits,
                                             const SamplingInput& input) {
   adjust(logits, input);
-  const std::int64_t greedy = best();
-  if (adjusted_[static_cast<std::size_t>(greedy)] == kForbidden) return std::nullopt;
-  if (input.params.temperature <= 0) return static_cast<std::int32_t>(greedy);
+  if (adjusted_[best_] == kForbidden) return std::nullopt;
+  if (input.params.temperature <= 0) return static_cast<std::int32_t>(best_);
   weigh(input.params);
   const double draw = uniform_draw(
       input.params.seed, {input.params.prompt_index, input.choice, std::ssize(input.generated)});
-  return pick(weights_, draw * ordered_sum(weights_));
+  return pick(draw * sum_weights());
 }
 
 std::vector<double> Sampler::probabilities(std::span<const float> logits,
                                            const SamplingInput& input) {
   std::vector<double> result(weights_.size(), 0.0);
   adjust(logits, input);
-  const auto greedy = static_cast<std::size_t>(best());
-  if (adjusted_[greedy] == kForbidden) return result;
+  if (adjusted_[best_] == kForbidden) return result;
   if (input.params.temperature <= 0) {
-    result[greedy] = 1.0;
+    result[best_] = 1.0;
     return result;
   }
   weigh(input.params);
-  const double total = ordered_sum(weights_);
+  const double total = sum_weights();
   std::transform(weights_.begin(), weights_.end(), result.begin(),
                  [&](float weight) { return static_cast<double>(weight) / total; });
   return result;

@@ -59,8 +59,12 @@ class Sampler {
   void adjust(std::span<const float> logits, const SamplingInput& input);
   void apply_penalties(const SamplingInput& input);
   void forbid(const SamplingInput& input);
-  std::int64_t best() const;
   void weigh(const SamplingParams& params);
+  double sum_weights();
+  std::int32_t pick(double target) const;
+  void keep_only_kept();
+  double nth_largest(std::int64_t count);
+  void sort_layer(double lower, double upper);
   void keep_top_k(std::int64_t top_k);
   void keep_top_p(const SamplingParams& params);
   void keep_min_p(double min_p, float largest);
@@ -68,12 +72,24 @@ class Sampler {
   const ops::Context& context_;
   std::int64_t vocab_size_;
   std::int64_t num_sampleable_;
-  // Scratch for one row, [V].
-  std::vector<double> adjusted_;      // logits after bias, penalties and forbidden ids (-inf)
-  std::vector<float> weights_;        // probabilities up to a common factor; 0 when filtered out
+  struct Candidate {
+    double value = 0;
+    std::int32_t id = 0;
+  };
+
+  // Scratch for one row, all of [V] so that a row allocates nothing.
+  std::vector<double> adjusted_;    // logits after bias, penalties and forbidden ids (-inf)
+  std::size_t best_ = 0;            // id of the largest of these, the lowest one on ties
+  std::vector<float> weights_;      // probabilities up to a common factor; 0 when filtered out
+  std::vector<double> sums_;        // of the weights before every so many ids
+  bool few_ = false;                // whether only kept_ may have weight
+  std::vector<std::int32_t> kept_;  // ascending
+  std::vector<float> kept_weights_;
   std::vector<std::int32_t> counts_;  // all zero between uses
   std::vector<std::int32_t> order_;
-  std::vector<std::int32_t> layer_;
+  std::vector<double> top_;
+  std::vector<Candidate> layer_;
+  std::vector<std::int32_t> head_;
 };
 
 }  // namespace caravan::engine
