@@ -10,13 +10,14 @@
 #include "caravan/engine/sampler.h"
 #include "caravan/engine/scheduler.h"
 #include "caravan/ops/kv_pool.h"
+#include "choices_ahead.h"
 #include "job.h"
 
 namespace caravan::engine {
 namespace {
 
 using Action = model::StepPlan::Action;
-using LogitsUser = std::function<void(std::int64_t, std::span<const float>)>;
+using LogitsUser = std::function<void(std::int64_t, std::span<const float>)>;  // of a block
 
 /// A step of 2, 4, 6, 8, 12 and 16 rows took 1.1, 1.2, 1.25, 1.65, 1.8 and 2.7 times as long as one
 /// of one row (SmolLM2-135M, AVX-512, fp32 and bf16 weights alike).
@@ -28,7 +29,7 @@ std::span<const ops::ArgMax> run_plan(model::Decoder& decoder, const model::Step
   std::span<const ops::ArgMax> best;
   decoder.forward(plan);
   if (!plan.argmax_rows.empty()) best = decoder.argmax();
-  if (!plan.logit_rows.empty()) decoder.logits(use_logits);
+  if (!plan.logit_rows.empty()) decoder.logit_blocks(use_logits);
   return best;
 }
 
@@ -67,14 +68,20 @@ struct Engine::State {
         tokenizer(model_tokenizer),
         limits(engine_limits),
         sampler(context, model_decoder.config().vocab_size, model_tokenizer.vocab_size()),
+        choices_ahead(context, model_decoder.config().vocab_size, model_tokenizer.vocab_size()),
         scheduler(
             scheduler_limits(engine_limits, model_decoder.config(), sampler.num_sampleable())) {}
 
   void broadcast(model::StepPlan& plan);
   void run(ScheduledStep& step);
-  void use_row(const ScheduledStep::Use& use, std::span<const float> logits);
+  void use_block(std::span<const ScheduledStep::Use> uses, std::span<const float> block);
+  std::span<ChoicesAhead::Choice> choose_ahead(std::span<const ScheduledStep::Use> uses,
+                                               std::span<const float> block);
+  void use_row(const ScheduledStep::Use& use, std::span<const float> logits,
+               ChoicesAhead::Choice ahead);
   void score_prompt(Job& job, std::int64_t position, std::span<const float> logits);
-  void choose_token(Job& job, Sequence& sequence, std::span<const float> logits);
+  void choose_token(Job& job, Sequence& sequence, std::span<const float> logits,
+                    ChoicesAhead::Choice ahead);
   void use_best(const ScheduledStep::Use& use, const ops::ArgMax& best);
   void start_forks(Job& job, Sequence& sequence);
   void add_token(Job& job, Sequence& sequence, std::int32_t id,
@@ -89,6 +96,8 @@ struct Engine::State {
   const text::Tokenizer& tokenizer;
   EngineLimits limits;
   Sampler sampler;
+  ChoicesAhead choices_ahead;
+  std::vector<ChoicesAhead::Row> rows_ahead;  // of the block in use
   Scheduler scheduler;
   std::unordered_map<std::int64_t, std::unique_ptr<Job>> jobs;  // by serial
   std::vector<std::int64_t> complete;  // serials; destroyed at the end of the step, whose rows may
@@ -158,9 +167,10 @@ void Engine::State::run(ScheduledStep& step) {
   const Stopwatch watch;
   double use_seconds = 0;
   const auto best =
-      run_plan(decoder, step.plan, [&](std::int64_t index, std::span<const float> row) {
+      run_plan(decoder, step.plan, [&](std::int64_t begin, std::span<const float> block) {
         const Stopwatch use;
-        use_row(step.logit_uses[static_cast<std::size_t>(index)], row);
+        const std::span<const ScheduledStep::Use> uses(step.logit_uses);
+        use_block(uses.subspan(static_cast<std::size_t>(begin)), block);
         use_seconds += use.seconds();
       });
   statistics.model_seconds += watch.seconds() - use_seconds;
@@ -169,16 +179,48 @@ void Engine::State::run(ScheduledStep& step) {
   for (std::size_t i = 0; i < best.size(); ++i) use_best(step.argmax_uses[i], best[i]);
 }
 
-void Engine::State::use_row(const ScheduledStep::Use& use, std::span<const float> logits) {
+/// @param uses  of the block's rows, and of those that follow.
+void Engine::State::use_block(std::span<const ScheduledStep::Use> uses,
+                              std::span<const float> block) {
+  const auto width = static_cast<std::size_t>(decoder.config().vocab_size);
+  uses = uses.first(block.size() / width);
+  const auto choices = choose_ahead(uses, block);
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    use_row(uses[i], block.subspan(i * width, width), std::move(choices[i]));
+  }
+}
+
+/// Choices of the rows that no other row of the step has a say in: the next token of a choice, but
+/// not what follows a guess, nor the first tokens of several choices, which draw from one row.
+std::span<ChoicesAhead::Choice> Engine::State::choose_ahead(
+    std::span<const ScheduledStep::Use> uses, std::span<const float> block) {
+  const auto width = static_cast<std::size_t>(decoder.config().vocab_size);
+  rows_ahead.clear();
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const Sequence& sequence = *uses[i].sequence;
+    ChoicesAhead::Row& row = rows_ahead.emplace_back();
+    if (uses[i].scores_prompt() || uses[i].position + 1 != sequence.known() ||
+        sequence.pending_forks > 0) {
+      continue;
+    }
+    row = {block.subspan(i * width, width), sequence.request, sequence.generated, sequence.choice};
+  }
+  return choices_ahead.choose(rows_ahead);
+}
+
+void Engine::State::use_row(const ScheduledStep::Use& use, std::span<const float> logits,
+                            ChoicesAhead::Choice ahead) {
   Job& job = *jobs.at(use.sequence->serial);
   if (job.complete()) return;  // ended by an earlier row of this step
   if (!scheduler.confirm(use)) return;
-  if (std::string fault = sampler.row_fault(logits); !fault.empty()) {
+  if (ahead.id) {
+    choose_token(job, *use.sequence, logits, std::move(ahead));
+  } else if (std::string fault = sampler.row_fault(logits); !fault.empty()) {
     fail(job, std::move(fault));
   } else if (use.scores_prompt()) {
     score_prompt(job, use.position, logits);
   } else {
-    choose_token(job, *use.sequence, logits);
+    choose_token(job, *use.sequence, logits, {});
   }
 }
 
@@ -193,7 +235,12 @@ void Engine::State::score_prompt(Job& job, std::int64_t position, std::span<cons
   finish_if_complete(job);
 }
 
-void Engine::State::choose_token(Job& job, Sequence& sequence, std::span<const float> logits) {
+void Engine::State::choose_token(Job& job, Sequence& sequence, std::span<const float> logits,
+                                 ChoicesAhead::Choice ahead) {
+  if (ahead.id) {
+    add_token(job, sequence, *ahead.id, std::move(ahead.logprob));
+    return;
+  }
   const bool first = sequence.pending_forks > 0;
   if (first) start_forks(job, sequence);
   const SamplingParams& params = job.request().sampling;

@@ -355,6 +355,16 @@ std::span<const ops::ArgMax> Decoder::argmax() {
 
 void Decoder::logits(
     const std::function<void(std::int64_t index, std::span<const float> row)>& use) {
+  const auto vocab = static_cast<std::size_t>(state_->config.vocab_size);
+  logit_blocks([&](std::int64_t begin, std::span<const float> rows) {
+    for (std::size_t at = 0; at < rows.size(); at += vocab) {
+      use(begin + static_cast<std::int64_t>(at / vocab), rows.subspan(at, vocab));
+    }
+  });
+}
+
+void Decoder::logit_blocks(
+    const std::function<void(std::int64_t begin, std::span<const float> rows)>& use) {
   State& state = *state_;
   for (std::int64_t begin = 0; begin < state.num_logit_rows; begin += kLogitChunk) {
     const std::int64_t count = std::min(kLogitChunk, state.num_logit_rows - begin);
@@ -368,9 +378,7 @@ void Decoder::logits(
     const at::Tensor rows = ops::to_host(state.context, full);
     const auto* data = rows.const_data_ptr<float>();
     const auto vocab = static_cast<std::size_t>(state.config.vocab_size);
-    for (std::int64_t row = 0; row < count; ++row) {
-      use(begin + row, {data + static_cast<std::size_t>(row) * vocab, vocab});
-    }
+    use(begin, {data, static_cast<std::size_t>(count) * vocab});
   }
 }
 

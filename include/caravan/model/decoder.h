@@ -79,6 +79,9 @@ class Decoder {
   /// Logits of plan.logit_rows, at most kLogitChunk rows a call: `use(i, row)` is called on rank 0
   /// for i-th row with V float32 values valid during the call. Collective, after forward.
   void logits(const std::function<void(std::int64_t index, std::span<const float> row)>& use);
+  /// As logits(), with all rows of a call at once: those from `begin` on, one behind the other.
+  void logit_blocks(
+      const std::function<void(std::int64_t begin, std::span<const float> rows)>& use);
 
   /// For tests: residual stream after `layer` layers of the last forward ([N, D]) is passed to
   /// `probe` (-1: embedding; num_layers: final norm of all rows; -2 - c: layer c of those that read
