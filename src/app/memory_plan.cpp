@@ -11,6 +11,7 @@
 #include "caravan/core/partition.h"
 #include "caravan/model/decoder.h"
 #include "caravan/model/shard_plan.h"
+#include "caravan/model/stored_parts.h"
 #include "caravan/ops/kv_pool.h"
 
 namespace caravan::app {
@@ -169,7 +170,7 @@ RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks) {
   const auto shape = model::shard_shape(config, rank, num_ranks);
   RankMemory memory;
   memory.program_bytes = request.program_bytes;
-  memory.weight_bytes = model::shard_weight_bytes(config, shape, element_bytes(request.dtype));
+  memory.weight_bytes = model::shard_weight_bytes(config, shape, request.dtype);
   const std::int64_t image_blocks = wanted_image_blocks(request);
   memory.activation_bytes = model::activation_bytes(
       config, shape,
@@ -182,8 +183,7 @@ RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks) {
     model::LlamaConfig text_alone = config;
     text_alone.vision.reset();
     memory.vision_weight_bytes =
-        memory.weight_bytes -
-        model::shard_weight_bytes(text_alone, shape, element_bytes(request.dtype));
+        memory.weight_bytes - model::shard_weight_bytes(text_alone, shape, request.dtype);
   }
   memory.kv_block_bytes =
       ops::KvPool::block_bytes({config.num_layers, 1, shape.local_num_kv_heads(), config.head_dim});

@@ -38,7 +38,8 @@ Names<std::optional<text::ChatFormatKind>> chat_formats() {
 
 Names<std::optional<DType>> dtypes() {
   Names<std::optional<DType>> names = {{"auto", std::nullopt}};
-  for (const auto dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+  for (const auto dtype :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt8, DType::kInt4}) {
     names.emplace_back(dtype_name(dtype), dtype);
   }
   return names;
@@ -266,9 +267,10 @@ void add_other_subcommands(Table& table) {
   };
   table.group("Conversion", {});
   only(choice_option<std::optional<DType>>(
-           {"dtype", "auto|fp32|bf16|fp16",
-            "of the matrices; auto: the source's, fp32 if quantized. plan: of a model without "
-            "weights"},
+           {"dtype", "auto|fp32|bf16|fp16|int8|int4",
+            "of the matrices; auto: the source's, fp32 if quantized; int8 and int4 take GGUF's "
+            "Q8_0, "
+            "Q4_0 and Q4_1 over exactly. plan: of a model without weights"},
            &JobOptions::dtype, dtypes()),
        kConvert);
   table.options.back().commands.push_back(kPlan);

@@ -15,6 +15,7 @@
 #include "caravan/cuda/device.h"
 #include "caravan/io/atomic_file.h"
 #include "caravan/model/shard_plan.h"
+#include "caravan/model/stored_parts.h"
 #include "caravan/ops/kv_pool.h"
 
 namespace caravan::app {
@@ -181,6 +182,10 @@ ExitCode plan_architecture(const JobOptions& options, std::int64_t num_ranks,
                 "--compute bf16 multiplies weights stored as bf16, but this is a plan for {}: add "
                 "--dtype bf16, or use --compute fp32",
                 dtype_name(dtype));
+  if (const auto problems = model::quantization_problems(config); is_quantized(dtype)) {
+    CARAVAN_CHECK(problems.empty(), ConfigError, "{} cannot be stored as {}: {}", architecture.path,
+                  dtype_name(dtype), fmt::join(problems, "; "));
+  }
   MemoryRequest request = memory_request(options, config, dtype);
   std::string text =
       fmt::format("model      {} (architecture of {}, planned as {})\n{}", architecture.name,

@@ -1,6 +1,8 @@
 #include "caravan/checkpoint/convert.h"
 
 #include <filesystem>
+#include <map>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -10,7 +12,10 @@
 #include "caravan/checkpoint/tensor_stream.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "caravan/core/log.h"
 #include "caravan/io/atomic_file.h"
+#include "caravan/model/stored_parts.h"
+#include "quantizer.h"
 
 namespace caravan::checkpoint {
 namespace {
@@ -56,7 +61,7 @@ void check_target_is_no_part(const Source& source, const std::string& target) {
 // Vectors are small and always computed with in float32: they keep a 16-bit type only where it
 // holds the source's values exactly.
 DType stored_dtype(const Source& source, const model::TensorSpec& spec, DType matrix_dtype) {
-  if (!spec.is_vector) return matrix_dtype;
+  if (!spec.is_vector) return model::matrix_dtype(spec, matrix_dtype);
   const ElementType type = source.tensor(spec.name).type;
   const bool same = (type == ElementType::kBF16 && matrix_dtype == DType::kBFloat16) ||
                     (type == ElementType::kF16 && matrix_dtype == DType::kFloat16);
@@ -68,6 +73,28 @@ std::vector<TensorToWrite> tensors_to_write(const Source& source) {
   for (const model::TensorSpec& spec : model::tensor_specs(source.description.config))
     tensors.push_back({spec, stored_dtype(source, spec, source.description.dtype)});
   return tensors;
+}
+
+void check_quantizable(const ModelDescription& description, const std::string& source) {
+  if (!is_quantized(description.dtype)) return;
+  const auto problems = model::quantization_problems(description.config);
+  CARAVAN_CHECK(problems.empty(), ConfigError,
+                "{} cannot be stored as {}: {}; use --dtype bf16, fp16 or fp32", source,
+                dtype_name(description.dtype), fmt::join(problems, "; "));
+}
+
+/// Says where quantized matrices come from.
+void log_quantization(const Source& source, const std::vector<TensorToWrite>& tensors) {
+  std::map<std::string, std::int64_t> counts;
+  for (const TensorToWrite& tensor : tensors) {
+    if (!is_quantized(tensor.dtype)) continue;
+    const ElementType type = source.tensor(tensor.spec.name).type;
+    const char* const how = has_quantized_form(type, tensor.dtype) ? "taken over exactly from"
+                            : is_quantized(type)                   ? "quantized again from"
+                                                                   : "quantized from";
+    counts[fmt::format("{} {} {}", dtype_name(tensor.dtype), how, element_type_name(type))] += 1;
+  }
+  for (const auto& [how, count] : counts) log::info("{} matrices: {}", count, how);
 }
 
 void check_disk_space(const std::string& target, std::int64_t weight_bytes,
@@ -111,14 +138,19 @@ ConvertSummary convert(const ConvertOptions& options) {
   ModelDescription& description = source.description;
   description.dtype = options.dtype.value_or(description.dtype);
   description.created_by = "caravan " CARAVAN_VERSION;
+  check_quantizable(description, options.source);
 
   const std::vector<TensorToWrite> tensors = tensors_to_write(source);
   ConvertSummary summary;
   summary.tensors = std::ssize(tensors);
-  for (const TensorToWrite& tensor : tensors)
-    summary.bytes += tensor.spec.rows * tensor.row_bytes();
+  std::int64_t num_datasets = 0;
+  for (const TensorToWrite& tensor : tensors) {
+    summary.bytes += tensor.bytes();
+    num_datasets += std::ssize(tensor.parts);
+  }
+  log_quantization(source, tensors);
   io::Leftovers leftovers(options.target);
-  check_disk_space(options.target, summary.bytes, summary.tensors);
+  check_disk_space(options.target, summary.bytes, num_datasets);
 
   io::TemporaryName temporary(options.target);
   {

@@ -250,16 +250,18 @@ io::Hdf5Group create_group(hid_t file, const char* name, const std::string& path
       CARAVAN_HDF5(IoError, path, H5Gcreate2(file, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT)));
 }
 
-void check_format(hid_t file, const io::Hdf5Place& root) {
+std::int64_t check_format(hid_t file, const io::Hdf5Place& root) {
   const auto format = io::read_text_attribute(file, "format", kMaxTextBytes, root);
   CARAVAN_CHECK(
       format == kFormatName, ConfigError,
       "{} is an HDF5 file, but not a Caravan checkpoint (make one with `caravan convert`)",
       root.file);
   const auto version = io::read_integer_attribute(file, "version", root);
-  CARAVAN_CHECK(version == kFormatVersion, ConfigError,
-                "{} has format version {}, this program reads version {}; convert the model again",
-                root.file, version.value_or(0), kFormatVersion);
+  CARAVAN_CHECK(version == kFormatVersion || version == kQuantizedFormatVersion, ConfigError,
+                "{} has format version {}, this program reads versions {} and {}; convert the "
+                "model again",
+                root.file, version.value_or(0), kFormatVersion, kQuantizedFormatVersion);
+  return *version;
 }
 
 }  // namespace
@@ -288,7 +290,7 @@ std::string_view split_name(model::Split split) {
 void write_description(hid_t file, const ModelDescription& description, const std::string& path) {
   const io::Hdf5Place root = {path, "/"};
   io::write_text_attribute(file, "format", kFormatName, root);
-  io::write_integer_attribute(file, "version", kFormatVersion, root);
+  io::write_integer_attribute(file, "version", format_version(description.dtype), root);
   io::write_text_attribute(file, "model", model::to_json(description.config), root);
   io::write_text_attribute(file, "name", description.name, root);
   io::write_text_attribute(file, "source", description.source, root);
@@ -311,7 +313,7 @@ void write_description(hid_t file, const ModelDescription& description, const st
 
 ModelDescription read_description(hid_t file, const std::string& path) {
   const io::Hdf5Place root = {path, "/"};
-  check_format(file, root);
+  const std::int64_t version = check_format(file, root);
   ModelDescription description;
   description.config = model::llama_config_from_json(required_text(file, "model", root));
   if (const auto problems = description.config.problems(); !problems.empty())
@@ -323,8 +325,9 @@ ModelDescription read_description(hid_t file, const std::string& path) {
       io::read_text_attribute(file, "content_hash", kMaxTextBytes, root).value_or("");
   const std::string dtype = required_text(file, "dtype", root);
   const auto parsed_dtype = parse_dtype(dtype);
-  CARAVAN_CHECK(parsed_dtype.has_value(), ConfigError,
-                "{}: the attribute dtype is \"{}\", expected fp32, bf16 or fp16", path, dtype);
+  CARAVAN_CHECK(parsed_dtype && format_version(*parsed_dtype) == version, ConfigError,
+                "{}: the attribute dtype is \"{}\", expected {} in a file of version {}", path,
+                dtype, version == kFormatVersion ? "fp32, bf16 or fp16" : "int8 or int4", version);
   description.dtype = *parsed_dtype;
 
   const io::Hdf5Group tokenizer = io::open_group(file, "tokenizer", {path, "/tokenizer"});

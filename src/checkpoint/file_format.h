@@ -1,5 +1,6 @@
 #pragma once
-// Format version 1 of a Caravan checkpoint: names in the HDF5 file, and its description part.
+// Format versions 1 and 2 of a Caravan checkpoint: names in the HDF5 file, and its description
+// part.
 
 #include <hdf5.h>
 

@@ -27,12 +27,6 @@ std::string_view tokenizer_kind_name(text::TokenizerKind kind) {
   return "?";
 }
 
-std::int64_t num_parameters(const ModelFile& file) {
-  std::int64_t total = 0;
-  for (const StoredTensor& tensor : file.tensors()) total += tensor.spec.num_elements();
-  return total;
-}
-
 std::int64_t weight_bytes(const ModelFile& file) {
   std::int64_t total = 0;
   for (const StoredTensor& tensor : file.tensors()) total += tensor.bytes;
@@ -125,13 +119,14 @@ std::string inspect_text(const ModelFile& file, bool with_tensors) {
     out += fmt::format("{:<14}{}\n", label, log::escape_line(value));
   };
   line("file", fmt::format("{} ({}, format version {})", file.path(),
-                           format_bytes(static_cast<double>(file.file_bytes())), kFormatVersion));
+                           format_bytes(static_cast<double>(file.file_bytes())),
+                           format_version(about.dtype)));
   line("name", about.name);
   line("source", about.source);
   line("created by", about.created_by);
   line("content hash", about.content_hash);
   line("parameters",
-       fmt::format("{} in {} tensors, {} as {}", parameter_text(num_parameters(file)),
+       fmt::format("{} in {} tensors, {} as {}", parameter_text(num_parameters(config)),
                    file.tensors().size(), format_bytes(static_cast<double>(weight_bytes(file))),
                    dtype_name(about.dtype)));
   line("model", fmt::format("{} layers, hidden {}, feed-forward {}, vocabulary {}{}",
@@ -172,13 +167,13 @@ std::string inspect_json(const ModelFile& file, bool with_tensors) {
   const GenerationDefaults& generation = about.generation;
   Json json = {{"file", file.path()},
                {"file_bytes", file.file_bytes()},
-               {"format_version", kFormatVersion},
+               {"format_version", format_version(about.dtype)},
                {"name", about.name},
                {"source", about.source},
                {"created_by", about.created_by},
                {"content_hash", about.content_hash},
                {"dtype", dtype_name(about.dtype)},
-               {"parameters", num_parameters(file)},
+               {"parameters", num_parameters(about.config)},
                {"weight_bytes", weight_bytes(file)},
                {"model", parse_json<Json>(model::to_json(about.config), "the description")},
                {"tokenizer", tokenizer_json(about.tokenizer)},

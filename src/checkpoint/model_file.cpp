@@ -15,6 +15,7 @@
 #include "caravan/io/crc32c.h"
 #include "caravan/io/hdf5.h"
 #include "caravan/io/input_file.h"
+#include "caravan/model/stored_parts.h"
 #include "file_format.h"
 #include "model_index.h"
 #include "worker_threads.h"
@@ -56,17 +57,19 @@ void check_shape(const model::TensorSpec& spec, const io::Hdf5DatasetInfo& info,
                 fmt::join(info.shape, ", "), fmt::join(expected, ", "));
 }
 
-StoredTensor read_tensor(hid_t weights, const model::TensorSpec& spec, DType matrix_dtype,
-                         const std::string& path) {
+StoredTensor read_tensor(hid_t weights, const model::StoredPart& part, const std::string& path) {
+  const model::TensorSpec& spec = part.spec;
   const io::Hdf5Place place = {path, "/weights/" + spec.name};
   const std::string where = place.text();
   const io::Hdf5DatasetInfo info = io::open_dataset(weights, spec.name, place);
   const auto dtype = io::dtype_of(info.type.get());
   CARAVAN_CHECK(dtype.has_value(), ConfigError,
-                "{} has an element type that is none of fp32, bf16 and fp16", where);
-  CARAVAN_CHECK(spec.is_vector || dtype == matrix_dtype, ConfigError,
-                "{} is stored in {}, expected {} as all matrices", where, dtype_name(*dtype),
-                dtype_name(matrix_dtype));
+                "{} has an element type that is none of fp32, bf16, fp16, int8 and uint8 (pairs of "
+                "int4)",
+                where);
+  CARAVAN_CHECK(spec.is_vector ? !is_quantized(*dtype) : dtype == part.dtype, ConfigError,
+                "{} is stored in {}, expected {} in this model", where, dtype_name(*dtype),
+                spec.is_vector ? "a float type" : dtype_name(part.dtype));
   check_shape(spec, info, where);
   const hid_t dataset = info.dataset.get();
   CARAVAN_CHECK(
@@ -109,16 +112,21 @@ std::vector<StoredTensor> read_tensors(hid_t file, const ModelDescription& descr
                                        const std::string& path) {
   const io::Hdf5Place place = {path, "/weights"};
   const io::Hdf5Group weights = io::open_group(file, kWeightsGroup, place);
-  const std::vector<model::TensorSpec> specs = model::tensor_specs(description.config);
+  if (const auto problems = model::quantization_problems(description.config);
+      is_quantized(description.dtype) && !problems.empty()) {
+    throw ConfigError(fmt::format("{}: matrices in {}: {}", path, dtype_name(description.dtype),
+                                  fmt::join(problems, "; ")));
+  }
+  const auto parts = model::all_stored_parts(description.config, description.dtype);
   std::vector<std::string> faults;
-  if (const auto count = io::num_links(weights.get(), place); count != std::ssize(specs)) {
+  if (const auto count = io::num_links(weights.get(), place); count != std::ssize(parts)) {
     add_fault(faults, fmt::format("{} has {} tensors, expected the {} of the model", place.text(),
-                                  count, specs.size()));
+                                  count, parts.size()));
   }
   std::vector<StoredTensor> tensors;
-  for (const model::TensorSpec& spec : specs) {
+  for (const model::StoredPart& part : parts) {
     try {
-      tensors.push_back(read_tensor(weights.get(), spec, description.dtype, path));
+      tensors.push_back(read_tensor(weights.get(), part, path));
     } catch (const ConfigError& error) {  // all faults are reported together
       add_fault(faults, error.what());
       if (faults.size() == kMaxFaults) break;

@@ -1,6 +1,7 @@
 #include "model_index.h"
 
 #include "caravan/io/sha256.h"
+#include "caravan/model/stored_parts.h"
 #include "token_bits.h"
 
 namespace caravan::checkpoint {
@@ -133,10 +134,10 @@ void get_index(ByteReader& in, ModelIndex& index) {
   std::string config;
   index_fields(in, index, config);
   index.description.config = model::llama_config_from_json(config);
-  const std::vector<model::TensorSpec> specs = model::tensor_specs(index.description.config);
-  CARAVAN_ASSERT(index.tensors.size() == specs.size() && in.at_end(),
-                 "an index of {} tensors for {} specs", index.tensors.size(), specs.size());
-  for (std::size_t i = 0; i < specs.size(); ++i) index.tensors[i].spec = specs[i];
+  const auto parts = model::all_stored_parts(index.description.config, index.description.dtype);
+  CARAVAN_ASSERT(index.tensors.size() == parts.size() && in.at_end(),
+                 "an index of {} tensors for {} specs", index.tensors.size(), parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) index.tensors[i].spec = parts[i].spec;
 }
 
 std::string content_hash(const ModelDescription& description,

@@ -31,8 +31,11 @@ struct ModelWriter::State {
         bytes(file_path) {
     std::int64_t end = 0;
     for (const TensorToWrite& tensor : to_write) {
-      create(tensor);
-      end = std::max(end, tensors.back().file_offset + tensors.back().bytes);
+      first_part.push_back(tensors.size());
+      for (const model::StoredPart& part : tensor.parts) {
+        create(part);
+        end = std::max(end, tensors.back().file_offset + tensors.back().bytes);
+      }
     }
     bytes.reserve(end);
   }
@@ -41,8 +44,9 @@ struct ModelWriter::State {
   std::string path;
   io::Hdf5File file;
   io::Hdf5Group weights;
-  io::OutputFile bytes;  // the same file, for the data of the tensors
-  std::vector<StoredTensor> tensors;
+  io::OutputFile bytes;                 // the same file, for the data of the tensors
+  std::vector<StoredTensor> tensors;    // all parts of all
+  std::vector<std::size_t> first_part;  // of each tensor
   std::vector<io::Hdf5Dataset> datasets;
   std::atomic<std::int64_t> num_written_bands = 0;
 
@@ -53,16 +57,16 @@ struct ModelWriter::State {
   }
   io::Hdf5Place place(const std::string& name) const { return {path, "/weights/" + name}; }
 
-  void create(const TensorToWrite& to_write) {
-    const model::TensorSpec& spec = to_write.spec;
+  void create(const model::StoredPart& part) {
+    const model::TensorSpec& spec = part.spec;
     const io::Hdf5Place where = place(spec.name);
-    const io::Hdf5Type type = io::hdf5_type(to_write.dtype);
+    const io::Hdf5Type type = io::hdf5_type(part.dtype);
     io::Hdf5Dataset dataset =
         io::create_dataset(weights.get(), spec.name, type.get(), stored_shape(spec), where);
     StoredTensor& tensor = tensors.emplace_back();
     tensor.spec = spec;
-    tensor.dtype = to_write.dtype;
-    tensor.bytes = spec.rows * to_write.row_bytes();
+    tensor.dtype = part.dtype;
+    tensor.bytes = part.bytes();
     tensor.file_offset = io::dataset_offset(dataset.get(), where);
     tensor.band_crc32c.assign(checked_cast<std::size_t>(spec.num_bands()), 0);
     datasets.push_back(std::move(dataset));
@@ -84,9 +88,9 @@ ModelWriter::ModelWriter(const std::string& path, std::span<const TensorToWrite>
 
 ModelWriter::~ModelWriter() = default;
 
-void ModelWriter::write_bands(std::size_t index, std::int64_t first_row,
+void ModelWriter::write_bands(std::size_t index, std::size_t part, std::int64_t first_row,
                               std::span<const std::byte> rows) {
-  StoredTensor& tensor = state_->tensors[index];
+  StoredTensor& tensor = state_->tensors[state_->first_part[index] + part];
   const model::TensorSpec& spec = tensor.spec;
   const std::int64_t row_bytes = spec.columns * element_bytes(tensor.dtype);
   const std::int64_t count = std::ssize(rows) / row_bytes;
@@ -108,17 +112,17 @@ void ModelWriter::write_bands(std::size_t index, std::int64_t first_row,
 
 void ModelWriter::finish(ModelDescription& description) {
   State& state = *state_;
-  const auto specs = model::tensor_specs(description.config);
+  const auto parts = model::all_stored_parts(description.config, description.dtype);
   std::int64_t num_bands = 0;
   for (const StoredTensor& tensor : state.tensors) num_bands += tensor.spec.num_bands();
   CARAVAN_ASSERT(
       num_bands == state.num_written_bands &&
-          std::equal(specs.begin(), specs.end(), state.tensors.begin(), state.tensors.end(),
-                     [](const auto& spec, const StoredTensor& tensor) {
-                       return spec.name == tensor.spec.name;
+          std::equal(parts.begin(), parts.end(), state.tensors.begin(), state.tensors.end(),
+                     [](const auto& part, const StoredTensor& tensor) {
+                       return part.spec.name == tensor.spec.name;
                      }),
       "{} of {} bands and {} of {} tensors written", state.num_written_bands.load(), num_bands,
-      state.tensors.size(), specs.size());
+      state.tensors.size(), parts.size());
   description.content_hash = content_hash(description, state.tensors);
   for (std::size_t i = 0; i < state.tensors.size(); ++i) state.describe(i);
   write_description(state.file.get(), description, state.path);

@@ -55,6 +55,8 @@ bool is_bad(float value, DType dtype) {
     case DType::kFloat32: return !std::isfinite(value);
     case DType::kBFloat16: return all_set(float_to_bf16(value), kBfloatExponent);
     case DType::kFloat16: return all_set(float_to_fp16(value), kHalfExponent);
+    case DType::kInt8:
+    case DType::kInt4: break;
   }
   return true;
 }
@@ -64,8 +66,10 @@ bool encode(const float* values, std::int64_t count, DType dtype, std::byte* out
     case DType::kFloat32: return encode_float32(values, count, out);
     case DType::kBFloat16: return encode_bfloat16(values, count, out);
     case DType::kFloat16: return encode_float16(values, count, out);
+    case DType::kInt8:
+    case DType::kInt4: break;
   }
-  return true;
+  throw_internal_error(__FILE__, __LINE__, "dtype", "single values have no quantized form");
 }
 
 // Without its sign, the pattern of an infinity or NaN is at least `exponent`. A signed maximum is
@@ -90,6 +94,8 @@ bool any_not_finite(const std::byte* values, std::int64_t count, DType dtype) {
       return any_not_finite(values, count, static_cast<std::int16_t>(kBfloatExponent));
     case DType::kFloat16:
       return any_not_finite(values, count, static_cast<std::int16_t>(kHalfExponent));
+    case DType::kInt8:
+    case DType::kInt4: return false;  // codes are any
   }
   return true;
 }
@@ -117,6 +123,12 @@ std::optional<std::int64_t> find_not_finite(const std::byte* values, std::int64_
 std::string encoding_fault(float value, DType dtype) {
   if (std::isnan(value)) return "is NaN";
   if (std::isinf(value)) return "is infinite";
+  if (is_quantized(dtype)) {
+    return fmt::format(
+        "is {}, and its group is too large for {} with fp16 scales (choose another "
+        "--dtype)",
+        value, dtype_name(dtype));
+  }
   return fmt::format("is {}, too large for {} (choose another --dtype)", value, dtype_name(dtype));
 }
 

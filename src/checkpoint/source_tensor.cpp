@@ -229,6 +229,16 @@ void read_raw_rectangle(std::vector<io::InputFile>& files, const SourceTensor& t
   read_parts(files, tensor, {rows, columns, destination, columns.size() * bytes, bytes, true});
 }
 
+void read_blocks(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
+                 std::byte* destination) {
+  CARAVAN_ASSERT(is_quantized(tensor.type) && tensor.parts.empty(), "{} is of type {}", tensor.name,
+                 element_type_name(tensor.type));
+  const BlockLayout layout = block_layout(tensor.type);
+  const std::int64_t columns = tensor.shape.back();
+  read_parts(files, tensor,
+             {rows, {0, columns}, destination, columns / layout.elements * layout.bytes, 0, true});
+}
+
 void prefetch_rows(const std::vector<io::InputFile>& files, const SourceTensor& tensor,
                    Range rows) {
   if (!tensor.parts.empty() || !tensor.strides.empty() || tensor.shape.size() != 2) return;

@@ -11,11 +11,13 @@ StripQueue::StripQueue(std::span<const TensorToWrite> tensors, std::int64_t stri
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorToWrite& tensor = tensors[i];
     const model::TensorSpec& spec = tensor.spec;
-    const std::int64_t band_bytes = spec.band_rows * tensor.row_bytes();
-    const std::int64_t bands = std::max<std::int64_t>(strip_bytes / band_bytes, 1);
+    const std::int64_t band_bytes = tensor.bytes() / spec.num_bands();
+    const std::int64_t bands =
+        std::max<std::int64_t>(strip_bytes / std::max<std::int64_t>(band_bytes, 1), 1);
     if (spec.transposed) {
-      staged_[i].size = spec.rows * tensor.row_bytes();
-      const std::int64_t source_row_bytes = spec.rows * element_bytes(tensor.dtype);
+      staged_[i].size = tensor.bytes();
+      const std::int64_t source_row_bytes =
+          std::max<std::int64_t>(tensor.bytes() / spec.columns, 1);
       add_strips(i, StripKind::kLoad, spec.columns,
                  std::max<std::int64_t>(strip_bytes / source_row_bytes, 1));
       add_strips(i, StripKind::kTranspose, spec.rows, bands * spec.band_rows);
@@ -24,7 +26,7 @@ StripQueue::StripQueue(std::span<const TensorToWrite> tensors, std::int64_t stri
     }
     // The next transposed tensor is read while the one before is written if both together are no
     // larger than the largest tensor of all.
-    max_staged_bytes_ = std::max(max_staged_bytes_, spec.rows * tensor.row_bytes());
+    max_staged_bytes_ = std::max(max_staged_bytes_, tensor.bytes());
   }
 }
 

@@ -41,8 +41,8 @@ class StripQueue {
   /// A thread failed: the others get no more.
   void stop();
 
-  /// Room for the whole tensor in the source's order and the stored type, while its kLoad and
-  /// kTranspose strips are taken.
+  /// Room for the whole tensor in the source's order and the stored type, part after part, while
+  /// its kLoad and kTranspose strips are taken.
   std::byte* staging(std::size_t tensor) { return staged_[tensor].bytes.get(); }
 
  private:

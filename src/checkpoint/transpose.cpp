@@ -91,8 +91,11 @@ void transpose_by_tiles(const MatrixView& source, std::byte* destination) {
 }  // namespace
 
 void transpose(const MatrixView& source, std::int64_t element_bytes, std::byte* destination) {
-  CARAVAN_ASSERT(element_bytes == 2 || element_bytes == 4, "elements of {} bytes", element_bytes);
-  if (element_bytes == 2) {
+  CARAVAN_ASSERT(element_bytes == 1 || element_bytes == 2 || element_bytes == 4,
+                 "elements of {} bytes", element_bytes);
+  if (element_bytes == 1) {
+    transpose_by_tiles<std::uint8_t>(source, destination);
+  } else if (element_bytes == 2) {
     transpose_by_tiles<std::uint16_t>(source, destination);
   } else {
     transpose_by_tiles<std::uint32_t>(source, destination);

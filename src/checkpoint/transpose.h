@@ -15,7 +15,7 @@ struct MatrixView {
 };
 
 /// Writes the transpose, [columns, rows] without gaps, to `destination`.
-/// @pre element_bytes is 2 or 4.
+/// @pre element_bytes is 1, 2 or 4.
 void transpose(const MatrixView& source, std::int64_t element_bytes, std::byte* destination);
 
 }  // namespace caravan::checkpoint

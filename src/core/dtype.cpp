@@ -2,21 +2,35 @@
 
 #include <cstring>
 
+#include "caravan/core/error.h"
+
 namespace caravan {
 
-std::int64_t element_bytes(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+std::int64_t element_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return 4;
+    case DType::kBFloat16:
+    case DType::kFloat16: return 2;
+    case DType::kInt8:
+    case DType::kInt4: return 1;
+  }
+  return 0;
+}
 
 std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return "fp32";
     case DType::kBFloat16: return "bf16";
     case DType::kFloat16: return "fp16";
+    case DType::kInt8: return "int8";
+    case DType::kInt4: return "int4";
   }
   return "?";
 }
 
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt8, DType::kInt4}) {
     if (name == dtype_name(dtype)) return dtype;
   }
   return std::nullopt;
@@ -58,6 +72,7 @@ std::uint16_t float_to_fp16(float value) {
 }
 
 float load_element(const void* data, DType dtype, std::int64_t index) {
+  CARAVAN_ASSERT(!is_quantized(dtype), "element {} of {}", index, dtype_name(dtype));
   const auto* bytes = static_cast<const std::byte*>(data) + index * element_bytes(dtype);
   if (dtype == DType::kFloat32) {
     float value = 0;

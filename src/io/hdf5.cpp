@@ -125,6 +125,10 @@ void close_hdf5(Hdf5File file, const std::string& path) {
 }
 
 Hdf5Type hdf5_type(DType dtype) {
+  if (is_quantized(dtype)) {
+    return Hdf5Type(CARAVAN_HDF5(IoError, "HDF5",
+                                 H5Tcopy(dtype == DType::kInt8 ? H5T_STD_I8LE : H5T_STD_U8LE)));
+  }
   Hdf5Type type(CARAVAN_HDF5(IoError, "HDF5", H5Tcopy(H5T_IEEE_F32LE)));
   if (dtype == DType::kFloat32) return type;
   // Sign, exponent and mantissa first, then the size: HDF5 insists on fields that fit.
@@ -138,6 +142,9 @@ Hdf5Type hdf5_type(DType dtype) {
 }
 
 std::optional<DType> dtype_of(hid_t type) {
+  if (H5Tget_class(type) == H5T_INTEGER && H5Tget_size(type) == 1) {
+    return H5Tget_sign(type) == H5T_SGN_NONE ? DType::kInt4 : DType::kInt8;
+  }
   if (H5Tget_class(type) != H5T_FLOAT || H5Tget_order(type) != H5T_ORDER_LE) return std::nullopt;
   const std::size_t size = H5Tget_size(type);
   std::size_t sign = 0;

@@ -276,14 +276,4 @@ std::int64_t num_vision_ffn_slices(const LlamaConfig& config) {
   return ceil_div(config.vision->ffn_size, kBandColumns);
 }
 
-std::int64_t shard_weight_bytes(const LlamaConfig& config, const ShardShape& shape,
-                                std::int64_t element_bytes) {
-  std::int64_t bytes = 0;
-  for (const TensorSpec& spec : tensor_specs(config)) {
-    bytes += shape.rows_of(spec, config).size() * spec.columns *
-             (spec.is_vector ? std::int64_t{4} : element_bytes);
-  }
-  return bytes;
-}
-
 }  // namespace caravan::model

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "caravan/core/error.h"
 #include "caravan/model/config.h"
 #include "caravan/model/shard_plan.h"
+#include "caravan/model/stored_parts.h"
 #include "caravan/model/weight_source.h"
 #include "caravan/ops/packed_weight.h"
 
@@ -51,6 +53,33 @@ class WeightLoader {
     return {outputs, inputs, stored, compute_};
   }
 
+  /// Of a quantized matrix: calls `use(first, count, QuantizedRows)`.
+  template <typename Use>
+  void read_quantized(const std::string& name, const Use& use) {
+    const TensorSpec& tensor = spec(name);
+    const std::vector<StoredPart> parts = stored_parts(tensor, dtype(name));
+    const Range rows = shape_.rows_of(tensor, config_);
+    const std::int64_t band_bytes = tensor.band_rows * tensor.columns;  // about
+    const std::int64_t step =
+        std::max<std::int64_t>(1, kPieceBytes / band_bytes) * tensor.band_rows;
+    std::array<std::vector<std::byte>, 3> buffers;
+    for (std::int64_t begin = rows.begin; begin < rows.end; begin += step) {
+      const Range piece{begin, std::min(begin + step, rows.end)};
+      std::int64_t bytes = 0;
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const Range stored = parts[i].rows_of(piece);
+        buffers[i].resize(static_cast<std::size_t>(stored.size() * parts[i].row_bytes()));
+        source_.read_rows(parts[i].spec, stored, buffers[i].data());
+        bytes += std::ssize(buffers[i]);
+      }
+      use(piece.begin - rows.begin, piece.size(),
+          ops::QuantizedRows{reinterpret_cast<const std::uint8_t*>(buffers[0].data()),
+                             reinterpret_cast<const std::uint16_t*>(buffers[1].data()),
+                             reinterpret_cast<const std::uint16_t*>(buffers[2].data())});
+      if (progress_) progress_(bytes);
+    }
+  }
+
   /// Calls `use(first, count, data)` for pieces of this rank's rows, `first` counted from its own
   /// first row.
   template <typename Use>
@@ -74,16 +103,18 @@ class WeightLoader {
   /// Stores a tensor's rows as output features `first_output`... of `weight`.
   void read_outputs(const std::string& name, std::int64_t first_output, ops::PackedWeight& weight) {
     check_dtype(name, weight);
-    read(name, [&](std::int64_t first, std::int64_t count, const std::byte* data) {
+    const auto store = [&](std::int64_t first, std::int64_t count, const auto& data) {
       weight.set_output_rows(first_output + first, count, data);
-    });
+    };
+    is_quantized(weight.dtype()) ? read_quantized(name, store) : read(name, store);
   }
   /// Stores the rows of a transposed tensor as input features of `weight`.
   void read_inputs(const std::string& name, ops::PackedWeight& weight) {
     check_dtype(name, weight);
-    read(name, [&](std::int64_t first, std::int64_t count, const std::byte* data) {
+    const auto store = [&](std::int64_t first, std::int64_t count, const auto& data) {
       weight.set_input_rows(first, count, data);
-    });
+    };
+    is_quantized(weight.dtype()) ? read_quantized(name, store) : read(name, store);
   }
   /// Stores a vector (or this rank's part of it) as float32 at `target[offset]`...
   void read_vector(const std::string& name, std::int64_t offset, at::Tensor& target) {

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "caravan/core/checked_cast.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/error.h"
+#include "quantized_panels.h"
 
 namespace caravan::ops {
 namespace {
@@ -155,11 +157,14 @@ PackedWeight::PackedWeight(std::int64_t out_features, std::int64_t in_features, 
                  in_features);
   CARAVAN_ASSERT(compute == Compute::kFloat32 || dtype == DType::kBFloat16,
                  "bf16 computing needs bf16 weights, not {}", dtype_name(dtype));
+  CARAVAN_ASSERT(!is_quantized(dtype) || in_features % kQuantGroup == 0,
+                 "{} inputs are no whole groups of {}", in_features, kQuantGroup);
   // Never null, also without elements: kernels form addresses from it.
   storage_ = allocate_huge(std::max<std::int64_t>(bytes(), 1));
 }
 
 void PackedWeight::set_output_rows(std::int64_t first, std::int64_t count, const void* source) {
+  CARAVAN_ASSERT(!is_quantized(dtype_), "plain rows for a weight of {}", dtype_name(dtype_));
   CARAVAN_ASSERT(first >= 0 && count >= 0 && first + count <= out_features_,
                  "rows [{}, {}) of a weight with {} outputs", first, first + count, out_features_);
   if (count == 0 || in_features_ == 0) return;
@@ -177,6 +182,7 @@ void PackedWeight::set_output_rows(std::int64_t first, std::int64_t count, const
 }
 
 void PackedWeight::set_input_rows(std::int64_t first, std::int64_t count, const void* source) {
+  CARAVAN_ASSERT(!is_quantized(dtype_), "plain rows for a weight of {}", dtype_name(dtype_));
   CARAVAN_ASSERT(first >= 0 && count >= 0 && first + count <= in_features_,
                  "columns [{}, {}) of a weight with {} inputs", first, first + count, in_features_);
   const Range columns{first, first + count};
@@ -193,17 +199,44 @@ void PackedWeight::set_input_rows(std::int64_t first, std::int64_t count, const 
   }
 }
 
+void PackedWeight::set_output_rows(std::int64_t first, std::int64_t count,
+                                   const QuantizedRows& source) {
+  CARAVAN_ASSERT(is_quantized(dtype_), "quantized rows for a weight of {}", dtype_name(dtype_));
+  CARAVAN_ASSERT(first >= 0 && count >= 0 && first + count <= out_features_,
+                 "rows [{}, {}) of a weight with {} outputs", first, first + count, out_features_);
+  fill_quantized_rows(dtype_, storage_.data_ptr(), in_features_, {first, first + count}, source);
+}
+
+void PackedWeight::set_input_rows(std::int64_t first, std::int64_t count,
+                                  const QuantizedRows& source) {
+  CARAVAN_ASSERT(is_quantized(dtype_), "quantized rows for a weight of {}", dtype_name(dtype_));
+  CARAVAN_ASSERT(first >= 0 && count >= 0 && first + count <= in_features_ &&
+                     first % kQuantGroup == 0 && count % kQuantGroup == 0,
+                 "columns [{}, {}) of a weight with {} inputs in groups of {}", first,
+                 first + count, in_features_, kQuantGroup);
+  fill_quantized_columns(dtype_, storage_.data_ptr(), in_features_, out_features_,
+                         {first, first + count}, source);
+}
+
 const void* PackedWeight::data() const {
   return storage_.defined() ? storage_.const_data_ptr() : nullptr;
 }
 
-std::int64_t PackedWeight::bytes() const {
-  return num_panels() * panel_elements() * element_bytes(dtype_);
+std::int64_t PackedWeight::panel_bytes() const {
+  return is_quantized(dtype_) ? quantized_panel_bytes(dtype_, in_features_)
+                              : panel_elements() * element_bytes(dtype_);
 }
+
+std::int64_t PackedWeight::bytes() const { return num_panels() * panel_bytes(); }
 
 float PackedWeight::element(std::int64_t out, std::int64_t k) const {
   CARAVAN_ASSERT(out >= 0 && out < out_features_ && k >= 0 && k < in_features_,
                  "element [{}, {}] of a weight of {} x {}", out, k, out_features_, in_features_);
+  if (is_quantized(dtype_)) {
+    std::vector<float> row(static_cast<std::size_t>(in_features_));
+    copy_row(out, row.data());
+    return row[static_cast<std::size_t>(k)];
+  }
   const std::int64_t group = k_group();
   const std::int64_t index = out / kPanel * panel_elements() + k / group * group * kPanel +
                              out % kPanel * group + k % group;
@@ -213,6 +246,7 @@ float PackedWeight::element(std::int64_t out, std::int64_t k) const {
 void PackedWeight::copy_row(std::int64_t out, float* target) const {
   CARAVAN_ASSERT(out >= 0 && out < out_features_, "row {} of a weight with {} outputs", out,
                  out_features_);
+  if (is_quantized(dtype_)) return copy_quantized_row(dtype_, data(), in_features_, out, target);
   const auto* const bytes = static_cast<const std::byte*>(data());
   const std::int64_t first = out / kPanel * panel_elements() + out % kPanel * k_group();
   const std::byte* const lane = bytes + first * element_bytes(dtype_);
@@ -230,6 +264,8 @@ void PackedWeight::copy_row(std::int64_t out, float* target) const {
       }
       return expand_row(halves, in_features_, bf16_to_float, apart, target);
     case DType::kFloat16: return expand_row(halves, in_features_, fp16_to_float, apart, target);
+    case DType::kInt8:
+    case DType::kInt4: return;
   }
 }
 

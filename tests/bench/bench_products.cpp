@@ -1,7 +1,8 @@
 // Speed of the products of a decoder's layers for each kind of computing, beside what this machine
 // reaches at most: tile instructions (or none), and reading memory, both measured in the same run.
 //
-//   bench_products [--threads N] [--compute fp32|bf16] [--isa NAME] [--rows N]
+//   bench_products [--threads N] [--compute fp32|bf16] [--weights bf16|int8|int4] [--isa NAME]
+//                  [--rows N]
 //
 // For each model: one line for a number of rows.
 
@@ -38,7 +39,19 @@ struct Shape {
 constexpr Shape kShapes[] = {{"SmolLM2-135M", 576, 960, 576, 64, 1536, 30},
                              {"Llama-3.2-1B", 2048, 3072, 2048, 64, 8192, 3}};
 
-PackedWeight make_weight(std::int64_t out, std::int64_t in, Compute compute) {
+/// Weights whose values do not matter.
+PackedWeight make_quantized(std::int64_t out, std::int64_t in, DType dtype) {
+  PackedWeight weight(out, in, dtype);
+  const std::vector<std::uint8_t> codes(static_cast<std::size_t>(in), 0x35);
+  const std::vector<std::uint16_t> scales(codes.size() / kQuantGroup, float_to_fp16(0.01F));
+  for (std::int64_t o = 0; o < out; ++o) {
+    weight.set_output_rows(o, 1, QuantizedRows{codes.data(), scales.data(), scales.data()});
+  }
+  return weight;
+}
+
+PackedWeight make_weight(std::int64_t out, std::int64_t in, Compute compute, DType dtype) {
+  if (is_quantized(dtype)) return make_quantized(out, in, dtype);
   PackedWeight weight(out, in, DType::kBFloat16, compute);
   std::vector<std::uint16_t> row(static_cast<std::size_t>(in));
   for (std::size_t k = 0; k < row.size(); ++k) {
@@ -65,26 +78,34 @@ SliceLayout slices_of(std::int64_t in, std::int64_t width) {
   return layout;
 }
 
-void measure(const Context& context, const Shape& shape, std::vector<std::int64_t> all_rows) {
+double elements_of(const PackedWeight& weight) {
+  return static_cast<double>(weight.out_features() * weight.in_features());
+}
+
+void measure(const Context& context, const Shape& shape, DType dtype,
+             const std::vector<std::int64_t>& all_rows) {
   std::vector<Layer> layers;
   const Compute compute = context.compute();
   double weights = 0;
+  double element_bytes = 2;
   for (std::int64_t i = 0; i < shape.layers; ++i) {
-    layers.push_back({make_weight(shape.query_and_kv, shape.width, compute),
-                      make_weight(shape.width, shape.query, compute),
-                      make_weight(2 * shape.hidden, shape.width, compute),
-                      make_weight(shape.width, shape.hidden, compute)});
+    layers.push_back({make_weight(shape.query_and_kv, shape.width, compute, dtype),
+                      make_weight(shape.width, shape.query, compute, dtype),
+                      make_weight(2 * shape.hidden, shape.width, compute, dtype),
+                      make_weight(shape.width, shape.hidden, compute, dtype)});
     const Layer& layer = layers.back();
-    weights += static_cast<double>(layer.qkv.bytes() + layer.output.bytes() +
-                                   layer.gate_up.bytes() + layer.down.bytes()) /
-               2;
+    for (const PackedWeight* weight : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+      weights += elements_of(*weight);
+    }
+    element_bytes = static_cast<double>(layer.qkv.bytes()) / elements_of(layer.qkv);
   }
   const SliceLayout heads = slices_of(shape.query, shape.head_dim);
   const SliceLayout columns = slices_of(shape.hidden, 64);
   std::printf(
-      "%s, %d thread(s), %s computing, %s kernels: GFLOP/s (GB/s) of qkv, output, gate and "
+      "%s, %d thread(s), %s weights, %s computing, %s kernels: GFLOP/s (GB/s) of qkv, output, gate "
+      "and "
       "up, down, all\n",
-      shape.name, context.team().size(), compute_name(compute).data(),
+      shape.name, context.team().size(), dtype_name(dtype).data(), compute_name(compute).data(),
       isa_name(context.isa()).data());
   for (const std::int64_t rows : all_rows) {
     const at::Tensor x = at::full({rows, shape.hidden}, 0.5, at::kFloat);
@@ -101,7 +122,7 @@ void measure(const Context& context, const Shape& shape, std::vector<std::int64_
     std::printf("%5ld rows", static_cast<long>(rows));
     const auto report = [&](double elements, double seconds) {
       std::printf("  %7.0f (%5.1f)", 2 * elements * static_cast<double>(rows) / seconds * 1e-9,
-                  2 * elements / seconds * 1e-9);
+                  element_bytes * elements / seconds * 1e-9);
     };
     // Layer after layer, so that no weight is in a near cache; of each the best of the passes, so
     // that other work on the machine counts little.
@@ -118,7 +139,7 @@ void measure(const Context& context, const Shape& shape, std::vector<std::int64_
       const double seconds = std::accumulate(best.begin(), best.end(), 0.0);
       double elements = 0;
       for (const Layer& layer : layers) {
-        elements += static_cast<double>((layer.*member).bytes()) / 2;
+        elements += elements_of(layer.*member);
       }
       report(elements, seconds);
       all_seconds += seconds;
@@ -146,6 +167,7 @@ int main(int argc, char** argv) {
   int threads = usable_cpus();
   std::int64_t rows = 0;
   std::vector<Compute> computes = {Compute::kFloat32, Compute::kBFloat16};
+  DType dtype = DType::kBFloat16;
   std::optional<Isa> isa;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view name(argv[i]);
@@ -160,11 +182,17 @@ int main(int argc, char** argv) {
       good = value == "fp32" || value == "bf16";
       computes = {value == "fp32" ? Compute::kFloat32 : Compute::kBFloat16};
     }
+    if (name == "--weights") {
+      good = value == "bf16" || value == "int8" || value == "int4";
+      dtype = parse_dtype(value).value_or(dtype);
+    }
     if (name == "--isa") good = (isa = named_isa(value)).has_value();
     if (!good) {
-      std::fprintf(stderr,
-                   "%s %s: known are --threads N, --compute fp32|bf16, --isa NAME, --rows N\n",
-                   argv[i], std::string(value).c_str());
+      std::fprintf(
+          stderr,
+          "%s %s: known are --threads N, --compute fp32|bf16, --weights bf16|int8|int4, --isa "
+          "NAME, --rows N\n",
+          argv[i], std::string(value).c_str());
       return 64;
     }
   }
@@ -177,7 +205,8 @@ int main(int argc, char** argv) {
       rows > 0 ? std::vector{rows} : std::vector<std::int64_t>{1, 8, 32, 64, 512};
   for (const Shape& shape : kShapes) {
     for (const Compute compute : computes) {
-      measure(Context(team, isa.value_or(detect_isa(compute)), compute), shape, all_rows);
+      if (is_quantized(dtype) && compute == Compute::kBFloat16) continue;
+      measure(Context(team, isa.value_or(detect_isa(compute)), compute), shape, dtype, all_rows);
     }
   }
   return 0;

@@ -59,6 +59,72 @@ TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DTyp
   return weight;
 }
 
+TestQuantized random_quantized(Random& random, std::int64_t out, std::int64_t in, DType dtype) {
+  TestQuantized matrix{dtype, out, in, {}, {}, {}, {}};
+  std::normal_distribution<float> normal;
+  for (std::int64_t i = 0; i < out * in / kQuantGroup; ++i) {
+    matrix.scales.push_back(float_to_fp16(normal(random) / 16));
+    matrix.minimums.push_back(float_to_fp16(normal(random)));
+  }
+  for (std::int64_t i = 0; i < out * in; ++i) {
+    const auto group = static_cast<std::size_t>(i / kQuantGroup);
+    const float scale = fp16_to_float(matrix.scales[group]);
+    if (dtype == DType::kInt8) {
+      const int code = static_cast<int>(random() % 256) - 128;
+      matrix.codes.push_back(static_cast<std::uint8_t>(code));
+      matrix.dense.push_back(static_cast<float>(code) * scale);
+    } else {
+      const auto code = static_cast<std::uint8_t>(random() % 16);
+      matrix.codes.push_back(code);
+      matrix.dense.push_back(
+          std::fma(static_cast<float>(code), scale, fp16_to_float(matrix.minimums[group])));
+    }
+  }
+  return matrix;
+}
+
+TestQuantized::Arrays TestQuantized::outputs(Range rows) const {
+  Arrays arrays;
+  const std::int64_t step = dtype == DType::kInt8 ? 1 : 2;
+  for (std::int64_t i = rows.begin * in; i < rows.end * in; i += step) {
+    const auto at = static_cast<std::size_t>(i);
+    arrays.codes.push_back(step == 1 ? codes[at]
+                                     : static_cast<std::uint8_t>(codes[at] | codes[at + 1] << 4));
+  }
+  const std::int64_t groups = in / kQuantGroup;
+  arrays.scales.assign(scales.begin() + rows.begin * groups, scales.begin() + rows.end * groups);
+  arrays.minimums.assign(minimums.begin() + rows.begin * groups,
+                         minimums.begin() + rows.end * groups);
+  return arrays;
+}
+
+TestQuantized::Arrays TestQuantized::inputs(Range columns) const {
+  Arrays arrays;
+  const std::int64_t step = dtype == DType::kInt8 ? 1 : 2;
+  for (std::int64_t k = columns.begin; k < columns.end; k += step) {
+    for (std::int64_t o = 0; o < out; ++o) {
+      const auto at = static_cast<std::size_t>(o * in + k);
+      arrays.codes.push_back(step == 1 ? codes[at]
+                                       : static_cast<std::uint8_t>(codes[at] | codes[at + 1] << 4));
+    }
+  }
+  for (std::int64_t k = columns.begin; k < columns.end; k += kQuantGroup) {
+    for (std::int64_t o = 0; o < out; ++o) {
+      const auto group = static_cast<std::size_t>((o * in + k) / kQuantGroup);
+      arrays.scales.push_back(scales[group]);
+      arrays.minimums.push_back(minimums[group]);
+    }
+  }
+  return arrays;
+}
+
+TestWeight quantized_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype) {
+  TestQuantized matrix = random_quantized(random, out, in, dtype);
+  TestWeight weight{out, in, matrix.dense, ops::PackedWeight(out, in, dtype), std::move(matrix)};
+  weight.packed.set_output_rows(0, out, weight.quantized.outputs({0, out}).rows());
+  return weight;
+}
+
 double dot(const float* x, const float* weights, std::int64_t count) {
   double sum = 0;
   for (std::int64_t k = 0; k < count; ++k) {

@@ -26,17 +26,43 @@ using Random = std::mt19937;
 at::Tensor random_rows(Random& random, std::int64_t rows, std::int64_t columns,
                        std::int64_t extra = 0);
 
+/// Random codes and scales of a quantized matrix, and the values that core/dtype.h gives them.
+struct TestQuantized {
+  DType dtype = DType::kInt8;
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::vector<std::uint8_t> codes;  // [out][in], also of int4
+  std::vector<std::uint16_t> scales;
+  std::vector<std::uint16_t> minimums;
+  std::vector<float> dense;  // [out][in]
+
+  /// Arrays as PackedWeight takes them: of outputs (rows), or of inputs (the matrix transposed).
+  struct Arrays {
+    std::vector<std::uint8_t> codes;
+    std::vector<std::uint16_t> scales;
+    std::vector<std::uint16_t> minimums;
+    ops::QuantizedRows rows() const { return {codes.data(), scales.data(), minimums.data()}; }
+  };
+  Arrays outputs(Range rows) const;
+  Arrays inputs(Range columns) const;
+};
+
 /// A dense matrix rounded to a storage type, in both forms.
 struct TestWeight {
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::vector<float> dense;  // [out][in], values that `dtype` holds exactly
   ops::PackedWeight packed;
+  TestQuantized quantized = {};  // of quantized weights
 };
 TestWeight random_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype,
                          ops::Compute compute = ops::Compute::kFloat32);
 
-/// `values` in the storage type.
+TestQuantized random_quantized(Random& random, std::int64_t out, std::int64_t in, DType dtype);
+/// Of random_quantized.
+TestWeight quantized_weight(Random& random, std::int64_t out, std::int64_t in, DType dtype);
+
+/// `values` in the storage type, which is not quantized.
 std::vector<std::byte> encode(const std::vector<float>& values, DType dtype);
 
 /// Product in double.

@@ -129,12 +129,16 @@ at::Tensor sum_over_ranks(const ops::Context& context, const at::Tensor& x,
     }
     ops::PackedWeight packed(weight.out, last - first, weight.packed.dtype(),
                              weight.packed.compute());
-    std::vector<float> columns;
-    for (std::int64_t o = 0; o < weight.out; ++o) {
-      const auto row = weight.dense.begin() + o * weight.in;
-      columns.insert(columns.end(), row + first, row + last);
+    if (is_quantized(packed.dtype())) {
+      packed.set_input_rows(0, last - first, weight.quantized.inputs({first, last}).rows());
+    } else {
+      std::vector<float> columns;
+      for (std::int64_t o = 0; o < weight.out; ++o) {
+        const auto row = weight.dense.begin() + o * weight.in;
+        columns.insert(columns.end(), row + first, row + last);
+      }
+      packed.set_output_rows(0, weight.out, encode(columns, packed.dtype()).data());
     }
-    packed.set_output_rows(0, weight.out, encode(columns, packed.dtype()).data());
     const auto num_nodes = static_cast<std::int64_t>(layout.nodes.size());
     at::Tensor partials = at::full({num_nodes, x.size(0), weight.out}, std::nan(""), at::kFloat);
     ops::linear_sliced(context, x.narrow(1, first, last - first), packed, layout, partials);

@@ -100,6 +100,8 @@ class RandomWeightSource final : public model::WeightSource {
       case DType::kFloat32: return raw;
       case DType::kBFloat16: return bf16_to_float(float_to_bf16(raw));
       case DType::kFloat16: return fp16_to_float(float_to_fp16(raw));
+      case DType::kInt8:
+      case DType::kInt4: break;  // made of values of another type
     }
     return raw;
   }

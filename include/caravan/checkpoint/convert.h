@@ -15,9 +15,11 @@ namespace caravan::checkpoint {
 enum class ConvertPhase { kWriting, kReadingBack };
 
 struct ConvertOptions {
-  std::string source;          // a folder (Hugging Face, Meta, torchtune) or a file
-  std::string target;          // MODEL.h5
-  std::optional<DType> dtype;  // empty: keep the source's (quantized sources: fp32, exact)
+  std::string source;  // a folder (Hugging Face, Meta, torchtune) or a file
+  std::string target;  // MODEL.h5
+  /// Empty: keep the source's (quantized sources: fp32, exact). int8 and int4 take GGUF's Q8_0,
+  /// Q4_0 and Q4_1 over exactly where these are of the same kind.
+  std::optional<DType> dtype;
   std::optional<text::ChatFormatKind> chat_format;  // empty: recognised from the source
   std::optional<std::string> name;                  // empty: from the source
   std::optional<std::string> tokenizer;             // file or folder; empty: that of the source
@@ -40,7 +42,8 @@ struct ConvertSummary {
 ///
 /// @throws UsageError (target exists without overwrite, or equals the source), MissingInputError,
 /// InputError (the source
-///         is damaged, incomplete or not a Llama model: says which), CannotCreateError, IoError
+///         is damaged, incomplete or not a Llama model: says which), ConfigError (sizes that the
+///         dtype does not allow), CannotCreateError, IoError
 ///         (disk full ...), what `progress` throws.
 ConvertSummary convert(const ConvertOptions& options);
 

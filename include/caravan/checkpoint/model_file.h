@@ -1,6 +1,6 @@
 #pragma once
-// A Caravan checkpoint (HDF5, format version 1) opened for reading. README, "Checkpoint format",
-// describes the file.
+// A Caravan checkpoint (HDF5, format version 1 or 2) opened for reading. README, "Checkpoint
+// format", describes the file.
 //
 // Rank 0 opens the file with HDF5, checks every shape, type and size against the model description
 // and makes an index; the index is broadcast and every rank reads its bands with plain reads at the
@@ -25,6 +25,11 @@
 namespace caravan::checkpoint {
 
 inline constexpr int kFormatVersion = 1;
+/// Of files with quantized matrices, which programs of version 1 cannot read.
+inline constexpr int kQuantizedFormatVersion = 2;
+inline int format_version(DType dtype) {
+  return is_quantized(dtype) ? kQuantizedFormatVersion : kFormatVersion;
+}
 
 /// Defaults that the source gives for generation; empty where it gives none.
 struct GenerationDefaults {
@@ -44,7 +49,7 @@ struct ModelDescription {
   std::string
       content_hash;  // of all tensors' checksums and the description; part of the run fingerprint.
                      // Files may lack it: then it is computed when they are opened
-  DType dtype = DType::kFloat32;  // of the matrices
+  DType dtype = DType::kFloat32;  // of the matrices (model::matrix_dtype)
   model::LlamaConfig config;
   text::TokenizerSpec tokenizer;
   std::string chat_template;  // the source's, as it was; may be empty
@@ -53,7 +58,7 @@ struct ModelDescription {
   GenerationDefaults generation;
 };
 
-/// One stored tensor.
+/// One stored tensor, or part of a quantized one (model/stored_parts.h).
 struct StoredTensor {
   model::TensorSpec spec;
   DType dtype = DType::kFloat32;

@@ -9,15 +9,24 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "caravan/checkpoint/model_file.h"
+#include "caravan/model/stored_parts.h"
 
 namespace caravan::checkpoint {
 
 struct TensorToWrite {
+  TensorToWrite(const model::TensorSpec& its_spec, DType its_dtype)
+      : spec(its_spec), dtype(its_dtype), parts(model::stored_parts(its_spec, its_dtype)) {}
   model::TensorSpec spec;
-  DType dtype = DType::kFloat32;
-  std::int64_t row_bytes() const { return spec.columns * element_bytes(dtype); }
+  DType dtype;
+  std::vector<model::StoredPart> parts;  // its datasets
+  std::int64_t bytes() const {
+    std::int64_t sum = 0;
+    for (const model::StoredPart& part : parts) sum += part.bytes();
+    return sum;
+  }
 };
 
 class ModelWriter {
@@ -30,8 +39,9 @@ class ModelWriter {
   ModelWriter(const ModelWriter&) = delete;
   ModelWriter& operator=(const ModelWriter&) = delete;
 
-  /// Whole bands of tensor `index` from row `first_row` on, in its dtype. Any thread.
-  void write_bands(std::size_t index, std::int64_t first_row, std::span<const std::byte> rows);
+  /// Whole bands of a part of tensor `index` from its stored row `first_row` on. Any thread.
+  void write_bands(std::size_t index, std::size_t part, std::int64_t first_row,
+                   std::span<const std::byte> rows);
 
   /// Writes checksums and description, fills in its content_hash, closes the file.
   /// @pre every band was written once.

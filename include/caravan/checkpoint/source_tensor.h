@@ -54,6 +54,10 @@ void read_rectangle(io::InputFile& file, const SourceTensor& tensor, Range rows,
 void read_raw_rectangle(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
                         Range columns, std::byte* destination);
 
+/// Whole rows of a quantized matrix as the blocks that the file holds.
+void read_blocks(std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows,
+                 std::byte* destination);
+
 /// Lets the system read these rows already where they adjoin in one file. A hint.
 void prefetch_rows(const std::vector<io::InputFile>& files, const SourceTensor& tensor, Range rows);
 

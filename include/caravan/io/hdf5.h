@@ -82,7 +82,8 @@ Hdf5File create_hdf5(const std::string& path);
 /// @throws IoError.
 void close_hdf5(Hdf5File file, const std::string& path);
 
-/// The file type of an element: IEEE little-endian, bf16 as a 16-bit float type.
+/// The file type of an element: IEEE little-endian, bf16 as a 16-bit float type; int8, and uint8
+/// for pairs of int4.
 Hdf5Type hdf5_type(DType dtype);
 /// Inverse, by the bit layout and not by name; empty for any other type.
 std::optional<DType> dtype_of(hid_t type);

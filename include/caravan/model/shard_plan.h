@@ -85,9 +85,4 @@ std::int64_t num_ffn_slices(const LlamaConfig& config);
 std::int64_t num_vision_attention_slices(const LlamaConfig& config);
 std::int64_t num_vision_ffn_slices(const LlamaConfig& config);
 
-/// Bytes of weights that a rank holds, for a given bytes per matrix element (vectors are float32 in
-/// memory).
-std::int64_t shard_weight_bytes(const LlamaConfig& config, const ShardShape& shape,
-                                std::int64_t element_bytes);
-
 }  // namespace caravan::model

@@ -3,10 +3,11 @@
 // k-major inside; for bf16 computing, pairs of k side by side, as the tile instructions take them.
 //
 // Elements keep the checkpoint's type (bf16, fp16 or fp32) and are expanded to float32 in
-// registers, which is exact. Filled piece by piece at load, so that no second copy of the matrix
-// ever exists. Memory is one huge-page-advised block of round_up(out, panel) * in elements (in
-// rounded up to pairs for bf16 computing). Leaves out: reading files (model/weight_source.h),
-// products (linear.h).
+// registers, which is exact. Quantized weights (core/dtype.h) keep their codes, each group of 32
+// columns with its scales and minimums behind it, and are expanded where they are used. Filled
+// piece by piece at load, so that no second copy of the matrix ever exists. Memory is one
+// huge-page-advised block of round_up(out, panel) * in elements (in rounded up to pairs for bf16
+// computing). Leaves out: reading files (model/weight_source.h), products (linear.h).
 
 #include <ATen/core/Tensor.h>
 
@@ -18,6 +19,13 @@
 
 namespace caravan::ops {
 
+/// Some rows of a quantized matrix, row-major without gaps, each array in its own rows.
+struct QuantizedRows {
+  const std::uint8_t* codes = nullptr;      // int8 as they are; int4 in pairs of inputs
+  const std::uint16_t* scales = nullptr;    // fp16, one for each group of inputs
+  const std::uint16_t* minimums = nullptr;  // likewise, of int4
+};
+
 class PackedWeight {
  public:
   /// Output features per panel; a panel is [in][kPanel] elements, or [in / 2][kPanel][2] for bf16
@@ -27,7 +35,7 @@ class PackedWeight {
 
   PackedWeight() = default;
   /// An all-zero matrix y[out] = sum_k W[out, k] x[k]; `out_features` and `in_features` may be 0.
-  /// @pre bf16 computing takes bf16 elements.
+  /// @pre bf16 computing takes bf16 elements. Quantized weights have whole groups of inputs.
   PackedWeight(std::int64_t out_features, std::int64_t in_features, DType dtype,
                Compute compute = Compute::kFloat32);
 
@@ -37,6 +45,11 @@ class PackedWeight {
   /// Stores input columns [first, first + count): `source` is [count, out] row-major (the matrix
   /// transposed).
   void set_input_rows(std::int64_t first, std::int64_t count, const void* source);
+  /// The same of a quantized weight: codes [count, in] or [count, in / 2], the others [count, in /
+  /// 32]; and transposed, whole groups of columns: [count, out] or [count / 2, out], and
+  /// [count / 32, out].
+  void set_output_rows(std::int64_t first, std::int64_t count, const QuantizedRows& source);
+  void set_input_rows(std::int64_t first, std::int64_t count, const QuantizedRows& source);
 
   std::int64_t out_features() const { return out_features_; }
   std::int64_t in_features() const { return in_features_; }
@@ -52,6 +65,7 @@ class PackedWeight {
   void copy_row(std::int64_t out, float* target) const;
 
  private:
+  std::int64_t panel_bytes() const;
   std::int64_t panel_elements() const { return round_up(in_features_, k_group()) * kPanel; }
   /// Columns that lie side by side for each output feature.
   std::int64_t k_group() const { return compute_ == Compute::kBFloat16 ? 2 : 1; }

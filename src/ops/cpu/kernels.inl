@@ -4,6 +4,9 @@
 // clang-format off
 #include "spans.inl"
 #include "tile.inl"
+#include "expand.inl"
+#include "linear_tiles.inl"
+#include "linear_few_rows.inl"
 #include "linear.inl"
 #include "bf16_block.inl"
 #include "bf16_chains.inl"

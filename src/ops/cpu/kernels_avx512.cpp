@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include "../quantized_groups.h"
 #include "kernel_table.h"
 
 namespace caravan::ops {

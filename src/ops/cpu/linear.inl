@@ -1,241 +1,4 @@
-// y = x W^T over packed panels, plain and sliced (contract: caravan/ops/linear.h).
-//
-// Which chain an element belongs to: one FMA chain in increasing k for each slice, from zero; it
-// continues through memory where the work is cut in k. Slices of a node are added like a binary
-// counter: the sum of slice s (counted within its node) waits at level popcount(s) until its right
-// sibling is there; level 0 is the output itself. So the order of additions depends on the node
-// alone.
-
-constexpr std::int64_t kDepthBlock = 256;  // columns whose weights are expanded at a time
-constexpr std::int64_t kRowGroup = 96;     // rows that share an expansion
-// How far ahead weights that are read in place are fetched: hardware prefetch alone leaves a
-// product of 8 rows at 60 % of the speed.
-constexpr std::int64_t kPrefetchColumns = 16;
-constexpr int kUnpackedRows = 4;  // up to here rows are read in place
-
-/// Groups of rows, and the tiles inside each: sizes as equal as possible.
-CARAVAN_INLINE std::int64_t num_groups(std::int64_t rows) { return parts_of(rows, kRowGroup); }
-
-std::int64_t linear_packed_floats(const LinearArgs& args) {
-  return args.rows > lesser(kUnpackedRows, kTileRows) ? args.rows * args.in : 0;
-}
-
-/// Width of a row of a waiting tile: outputs that are in flight together.
-CARAVAN_INLINE std::int64_t stack_width(std::int64_t rows) {
-  const std::int64_t vecs = rows <= kTileRows ? vecs_for_rows(static_cast<int>(rows)) : 2;
-  return greater(vecs, 2) * 16;
-}
-CARAVAN_INLINE std::int64_t stack_rows(std::int64_t rows) { return lesser(rows, kRowGroup); }
-
-std::int64_t linear_stack_floats(const LinearArgs& args) {
-  return args.stack_levels * stack_rows(args.rows) * stack_width(args.rows);
-}
-
-template <int Rows>
-void pack_tile(const LinearArgs& args, std::int64_t row, Span columns) {
-  const float* source = args.x + row * args.x_stride;
-  float* target = args.packed + row * args.in;
-  for (std::int64_t k = columns.begin; k < columns.end; ++k) {
-    CARAVAN_UNROLL for (int m = 0; m < Rows; ++m) {
-      target[k * Rows + m] = source[m * args.x_stride + k];
-    }
-  }
-}
-
-/// Calls Function<Rows>::call(arguments...) for the run-time `rows` in [1, kTileRows].
-template <template <int> class Function, int Rows = 1, class... Arguments>
-CARAVAN_INLINE void with_rows(std::int64_t rows, const Arguments&... arguments) {
-  if (rows == Rows) {
-    Function<Rows>::call(arguments...);
-  } else if constexpr (Rows < kTileRows) {
-    with_rows<Function, Rows + 1>(rows, arguments...);
-  }
-}
-
-template <int Rows>
-struct PackTile {
-  static void call(const LinearArgs& args, std::int64_t row, Span columns) {
-    pack_tile<Rows>(args, row, columns);
-  }
-};
-
-/// Packs each tile's rows as [in][tile rows], tile after tile. Threads share the columns.
-void linear_pack(const LinearArgs& args, ThreadShare share) {
-  const Span columns = part_of(args.in, share.count, share.index);
-  const std::int64_t groups = num_groups(args.rows);
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const Span group = part_of(args.rows, groups, g);
-    const std::int64_t tiles = parts_of(group.end - group.begin, kTileRows);
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const Span tile = part_of(group.end - group.begin, tiles, t);
-      with_rows<PackTile>(tile.end - tile.begin, args, group.begin + tile.begin, columns);
-    }
-  }
-}
-
-/// Weights as stored: [panel][k][32], read in place.
-template <class Element, int Vecs>
-struct PanelWeights {
-  const Element* base;  // of the first vector, at column 0 of the run
-  std::int64_t panel_stride;
-  CARAVAN_INLINE Vec at(std::int64_t k, int v) const {
-    return load(base + (v / 2) * panel_stride + k * kPanelWidth + (v % 2) * 16);
-  }
-  CARAVAN_INLINE void prefetch_for(std::int64_t k) const {
-    CARAVAN_UNROLL for (int panel = 0; panel < (Vecs + 1) / 2; ++panel) {
-      prefetch(base + panel * panel_stride + (k + kPrefetchColumns) * kPanelWidth);
-    }
-  }
-  CARAVAN_INLINE PanelWeights from(std::int64_t k) const {
-    return {base + k * kPanelWidth, panel_stride};
-  }
-};
-
-/// Weights expanded to float32: [k][kTileVecs * 16]. While they are used the next block of stored
-/// weights is fetched.
-struct ExpandedWeights {
-  const float* base;
-  const char* next;
-  std::int64_t next_stride;
-  CARAVAN_INLINE Vec at(std::int64_t k, int v) const {
-    return load(base + k * (kTileVecs * 16) + v * 16);
-  }
-  CARAVAN_INLINE void prefetch_for(std::int64_t k) const { prefetch(next + k * next_stride); }
-  CARAVAN_INLINE ExpandedWeights from(std::int64_t k) const {
-    return {base + k * (kTileVecs * 16), next + k * next_stride, next_stride};
-  }
-};
-
-/// Columns [begin, end) and the first slice and node that are not finished before them.
-struct Chunk {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t slice = 0;
-  std::int64_t node = 0;
-};
-
-CARAVAN_INLINE Chunk first_chunk(const LinearArgs& args, std::int64_t most) {
-  return {0, lesser(most, args.in), 0, 0};
-}
-
-/// Whether slice s is finished when the columns before `end` are done; at the last column all are.
-CARAVAN_INLINE bool finished(const LinearArgs& args, std::int64_t s, std::int64_t end) {
-  return end == args.in || (args.slices[s].end <= end && args.slices[s].begin < end);
-}
-
-CARAVAN_INLINE Chunk next_chunk(const LinearArgs& args, const Chunk& chunk, std::int64_t most) {
-  Chunk next{chunk.end, lesser(chunk.end + most, args.in), chunk.slice, chunk.node};
-  while (next.slice < args.num_slices && finished(args, next.slice, chunk.end)) {
-    next.slice += 1;
-    if (args.first_slice + next.slice == args.nodes[next.node].slices.end) next.node += 1;
-  }
-  return next;
-}
-
-/// One tile of the output: rows from `row`, columns from `column`.
-struct TileSite {
-  std::int64_t row;
-  std::int64_t column;
-  float* stack;               // of this tile at level 1
-  std::int64_t level_stride;  // floats from one level to the next
-  std::int64_t stack_stride;  // floats from one row to the next
-};
-
-CARAVAN_INLINE Place place_of(const LinearArgs& args, const TileSite& site, std::int64_t node,
-                              int level) {
-  if (level == 0) {
-    return {args.y + node * args.y_node_stride + site.row * args.y_stride + site.column,
-            args.y_stride, args.out - site.column};
-  }
-  return {site.stack + (level - 1) * site.level_stride, site.stack_stride, kPanelWidth * 8};
-}
-
-/// All slices (or pieces of them) of one chunk for one tile.
-template <int Rows, int Vecs, class Weights, class Inputs>
-CARAVAN_INLINE void run_tile(const LinearArgs& args, const Chunk& chunk, const TileSite& site,
-                             const Weights& weights, const Inputs& inputs) {
-  std::int64_t node = chunk.node;
-  for (std::int64_t s = chunk.slice; s < args.num_slices; ++s) {
-    const std::int64_t slice_begin = args.slices[s].begin;
-    const std::int64_t slice_end = args.slices[s].end;
-    if (slice_begin >= chunk.end && chunk.end != args.in) break;
-    const std::int64_t begin = greater(slice_begin, chunk.begin);
-    const std::int64_t end = lesser(slice_end, chunk.end);
-    const auto in_node =
-        static_cast<std::uint64_t>(args.first_slice + s - args.nodes[node].slices.begin);
-    int level = __builtin_popcountll(in_node);
-
-    Tile<Rows, Vecs> tile;
-    if (begin == slice_begin) {
-      clear(tile);
-    } else {
-      load_tile(place_of(args, site, node, level), tile);
-    }
-    multiply(tile, end - begin, weights.from(begin - chunk.begin), inputs.from(begin));
-    const bool last_of_node = args.first_slice + s + 1 == args.nodes[node].slices.end;
-    if (end == slice_end) {
-      const int merges = last_of_node ? level : __builtin_ctzll(~in_node);
-      for (int i = 0; i < merges; ++i) add_to_tile(place_of(args, site, node, --level), tile);
-      if (last_of_node && args.bias != nullptr) add_bias(args, site.column, tile);
-    }
-    store_tile(place_of(args, site, node, level), tile);
-    if (end < slice_end) break;
-    if (last_of_node) node += 1;
-  }
-}
-
-/// Few rows (one tile): weights are read once, straight from memory, several panels at a time.
-template <int Rows, int Vecs, class Element>
-void run_panels(const LinearArgs& args, float* stack, std::int64_t panel) {
-  constexpr int kHalves = Vecs == 1 ? 2 : 1;  // a tile narrower than a panel: the second half of
-                                              // each chunk comes from the nearest cache
-  const std::int64_t most = kHalves == 1 ? args.in : kDepthBlock;
-  const std::int64_t panel_stride = args.in * kPanelWidth;
-  const auto* weights = static_cast<const Element*>(args.weights) + panel * panel_stride;
-  const std::int64_t width = stack_width(args.rows);
-  Chunk chunk = first_chunk(args, most);
-  while (true) {
-    for (int half = 0; half < kHalves; ++half) {
-      const TileSite site{0, panel * kPanelWidth + half * 16, stack + half * 16,
-                          stack_rows(args.rows) * width, width};
-      const PanelWeights<Element, Vecs> source{weights + chunk.begin * kPanelWidth + half * 16,
-                                               panel_stride};
-      if constexpr (Rows <= kUnpackedRows) {
-        run_tile<Rows, Vecs>(args, chunk, site, source, RowInputs{args.x, args.x_stride});
-      } else {
-        run_tile<Rows, Vecs>(args, chunk, site, source, PackedInputs<Rows>{args.packed});
-      }
-    }
-    if (chunk.end == args.in) break;
-    chunk = next_chunk(args, chunk, most);
-  }
-}
-
-template <int Rows, class Element>
-void run_few_rows(const LinearArgs& args, float* stack, ThreadShare share) {
-  constexpr int kVecs = vecs_for_rows(Rows);
-  const Span panels = part_of(parts_of(args.out, kPanelWidth), share.count, share.index);
-  std::int64_t panel = panels.begin;
-  if constexpr (kVecs > 2) {
-    for (; panel + kVecs / 2 <= panels.end; panel += kVecs / 2) {
-      run_panels<Rows, kVecs, Element>(args, stack, panel);
-    }
-  }
-  for (; panel < panels.end; ++panel) {
-    run_panels < Rows, kVecs<2 ? kVecs : 2, Element>(args, stack, panel);
-  }
-}
-
-template <int Rows>
-struct FewRows {
-  static void call(const LinearArgs& args, float* stack, ThreadShare share) {
-    switch (args.dtype) {
-      case DType::kFloat32: return run_few_rows<Rows, float>(args, stack, share);
-      case DType::kBFloat16: return run_few_rows<Rows, BFloat16>(args, stack, share);
-      case DType::kFloat16: return run_few_rows<Rows, Float16>(args, stack, share);
-    }
-  }
-};
+// Products of any number of rows: many rows share what is expanded of the weights.
 
 template <int Rows>
 struct ExpandedTile {
@@ -248,15 +11,11 @@ struct ExpandedTile {
 
 /// Columns of one panel as float32: [panel half, where a tile has half a panel][k][tile width].
 template <class Element>
-void expand(const Element* source, std::int64_t depth, float* target) {
-  constexpr int kHalves = 2 / kTileVecs;
-  for (std::int64_t k = 0; k < depth; ++k) {
-    for (int half = 0; half < kHalves; ++half) {
-      for (int v = 0; v < kTileVecs; ++v) {
-        store(target + (half * kDepthBlock + k) * (kTileVecs * 16) + v * 16,
-              load(source + k * kPanelWidth + (half * kTileVecs + v) * 16));
-      }
-    }
+void expand_block(const Element* source, std::int64_t depth, float* target) {
+  if constexpr (kTileVecs == 2) {
+    expand(source, depth, WholeRows{target});
+  } else {
+    expand(source, depth, HalfRows{target, kDepthBlock * 16});
   }
 }
 
@@ -266,20 +25,22 @@ template <class Element>
 void run_group(const LinearArgs& args, Span group, std::int64_t panel, float* stack) {
   constexpr int kHalves = 2 / kTileVecs;
   alignas(64) float expanded[kDepthBlock * kPanelWidth];
-  const auto* weights = static_cast<const Element*>(args.weights) + panel * args.in * kPanelWidth;
   const std::int64_t rows = group.end - group.begin;
   const std::int64_t tiles = parts_of(rows, kTileRows);
   const std::int64_t width = stack_width(args.rows);
   Chunk chunk = first_chunk(args, kDepthBlock);
   while (true) {
-    expand(weights + chunk.begin * kPanelWidth, chunk.end - chunk.begin, expanded);
-    const char* next = reinterpret_cast<const char*>(weights + chunk.end * kPanelWidth);
+    expand_block(at_column<Element>(args.weights, panel, args.in, chunk.begin),
+                 chunk.end - chunk.begin, expanded);
+    const char* next =
+        reinterpret_cast<const char*>(at_column<Element>(args.weights, panel, args.in, chunk.end));
     for (int half = 0; half < kHalves; ++half) {
       for (std::int64_t t = 0; t < tiles; ++t) {
         const Span tile = part_of(rows, tiles, t);
         const bool first = half == 0 && t == 0;
-        const ExpandedWeights source{expanded + half * kDepthBlock * (kTileVecs * 16), next,
-                                     first ? kPanelWidth * std::int64_t{sizeof(Element)} : 0};
+        const ExpandedWeights source{
+            expanded + half * kDepthBlock * (kTileVecs * 16), next,
+            first ? Stored<Element>::kBytes / Stored<Element>::kColumns : 0};
         const int offset = half * kTileVecs * 16;
         const TileSite site{group.begin + tile.begin, panel * kPanelWidth + offset,
                             stack + tile.begin * width + offset, stack_rows(args.rows) * width,
@@ -313,5 +74,7 @@ void linear(const LinearArgs& args, ThreadShare share) {
     case DType::kFloat32: return run_many_rows<float>(args, stack, share);
     case DType::kBFloat16: return run_many_rows<BFloat16>(args, stack, share);
     case DType::kFloat16: return run_many_rows<Float16>(args, stack, share);
+    case DType::kInt8: return run_many_rows<Int8Group>(args, stack, share);
+    case DType::kInt4: return run_many_rows<Int4Group>(args, stack, share);
   }
 }

@@ -4,7 +4,7 @@
 //
 // A step is a part of one long slice, or up to four short slices that are neighbours in the tree:
 // their sums meet while they are in the nearest cache. Above that, sums of slices wait as in
-// linear.inl: slice s (counted within its node) at level popcount(s), level 0 is the output.
+// linear_tiles.inl: slice s (counted within its node) at level popcount(s), level 0 is the output.
 
 constexpr std::int64_t kStepRuns = 20;   // 40 KiB of weights
 constexpr std::int64_t kStepSlices = 4;  // a power of two

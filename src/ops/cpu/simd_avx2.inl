@@ -54,6 +54,24 @@ CARAVAN_INLINE Vec load_odd(const BFloat16* source) {
 CARAVAN_INLINE Vec load(const Float16* source) {
   return {expand_fp16(source), expand_fp16(source + 8)};
 }
+CARAVAN_INLINE __m256 expand_int8(const std::int8_t* source) {
+  const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+}
+CARAVAN_INLINE Vec load(const std::int8_t* source) {
+  return {expand_int8(source), expand_int8(source + 8)};
+}
+CARAVAN_INLINE void expand_pairs(const std::uint8_t* source, __m256& lower, __m256& upper) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source));
+  const __m256i pairs = _mm256_cvtepu8_epi32(bytes);
+  lower = _mm256_cvtepi32_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(15)));
+  upper = _mm256_cvtepi32_ps(_mm256_srli_epi32(pairs, 4));
+}
+/// The lower and the upper halves of 16 bytes.
+CARAVAN_INLINE void load_halves(const std::uint8_t* source, Vec& lower, Vec& upper) {
+  expand_pairs(source, lower.low, upper.low);
+  expand_pairs(source + 8, lower.high, upper.high);
+}
 
 /// All bits of the lanes below `count`, of the eight lanes from `first` on.
 CARAVAN_INLINE __m256i first_lanes(std::int64_t count, int first) {

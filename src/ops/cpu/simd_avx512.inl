@@ -34,6 +34,17 @@ CARAVAN_INLINE Vec load_odd(const BFloat16* source) {
 CARAVAN_INLINE Vec load(const Float16* source) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(source)))};
 }
+CARAVAN_INLINE Vec load(const std::int8_t* source) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes))};
+}
+/// The lower and the upper halves of 16 bytes.
+CARAVAN_INLINE void load_halves(const std::uint8_t* source, Vec& lower, Vec& upper) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source));
+  const __m512i pairs = _mm512_cvtepu8_epi32(bytes);
+  lower = {_mm512_cvtepi32_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(15)))};
+  upper = {_mm512_cvtepi32_ps(_mm512_srli_epi32(pairs, 4))};
+}
 CARAVAN_INLINE __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffU : (1U << count) - 1U);
 }

@@ -70,6 +70,14 @@ CARAVAN_INLINE Vec load_odd(const BFloat16* source) {
 CARAVAN_INLINE Vec load(const Float16* source) {
   return map_lanes([&](int i) { return half_float(source[i].bits); });
 }
+CARAVAN_INLINE Vec load(const std::int8_t* source) {
+  return map_lanes([&](int i) { return static_cast<float>(source[i]); });
+}
+/// The lower and the upper halves of 16 bytes.
+CARAVAN_INLINE void load_halves(const std::uint8_t* source, Vec& lower, Vec& upper) {
+  lower = map_lanes([&](int i) { return static_cast<float>(source[i] & 0x0fU); });
+  upper = map_lanes([&](int i) { return static_cast<float>(source[i] >> 4); });
+}
 CARAVAN_INLINE Vec load_partial(const float* source, std::int64_t count) {
   return map_lanes([&](int i) { return i < count ? source[i] : 0.0F; });
 }

@@ -6,6 +6,7 @@
 
 #include "caravan/core/error.h"
 #include "caravan/core/thread_team.h"
+#include "caravan/model/stored_parts.h"
 #include "caravan/parallel/mpi_communicator.h"
 #include "caravan/parallel/single_communicator.h"
 #include "support/expect_error.h"
@@ -196,7 +197,7 @@ TEST(ImageLayers, HoldTheBytesThatThePlanExpects) {
   std::int64_t read = 0;
   const Decoder decoder(config, source, context, *comm, ImageRig::limits(),
                         [&](std::int64_t bytes) { read += bytes; });
-  EXPECT_EQ(read, shard_weight_bytes(config, shape, 2));
+  EXPECT_EQ(read, shard_weight_bytes(config, shape, DType::kBFloat16));
   EXPECT_EQ(image_block_bytes(config, shape),
             2 * shape.local_num_kv_heads() * 16 * (8 + 16) * 4);  // layers, heads, keys and values
   LlamaConfig text = config;

@@ -84,6 +84,27 @@ TEST_F(WithPython, TheExampleOfTheReadmeReadsFilesOfAnyType) {
   }
 }
 
+TEST_F(WithPython, TheExampleOfTheReadmeReadsQuantizedMatrices) {
+  double exact = 0;
+  for (const std::string dtype : {"fp32", "int8", "int4"}) {
+    const std::string path = folder_.file(dtype + ".h5");
+    const std::string source = kCheckpoints + "tiny-k256-gguf/tiny-k256-gguf-Q6_K.gguf";
+    ASSERT_EQ(caravan({"convert", source, path, "--dtype", dtype}).code, 0);
+    const ProcessResult read = python({example(), path});
+    ASSERT_EQ(read.code, 0) << read.err;
+    EXPECT_TRUE(read.out.starts_with("2 KV heads of 32 over 256 columns")) << read.out;
+    EXPECT_NE(read.out.find("first band good"), std::string::npos) << read.out;
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(read.out, found, std::regex("mean square ([0-9.e-]+)")));
+    const double square = std::stod(found[1]);
+    if (dtype == "fp32") exact = square;
+    EXPECT_NEAR(square, exact, (dtype == "int4" ? 0.02 : 0.0005) * exact) << dtype;
+    if (dtype != "fp32") {
+      EXPECT_NE(square, exact) << dtype;
+    }
+  }
+}
+
 TEST_F(WithPython, AFileWrittenByTheDescriptionIsAsGoodAsOurs) {
   const std::string script =
       std::string(CARAVAN_SOURCE_DIR) + "/tests/system/formats/write_model.py";

@@ -13,6 +13,7 @@
 #include "caravan/checkpoint/model_file.h"
 #include "caravan/core/dtype.h"
 #include "caravan/model/shard_plan.h"
+#include "caravan/model/stored_parts.h"
 #include "system/program/program_rig.h"
 
 namespace caravan::test {
@@ -59,7 +60,6 @@ class MemoryTest : public ProgramTest {
                      const std::vector<int>& sizes, bool cache_is_filled = false) {
     const auto file = checkpoint::ModelFile::open(model_path);
     const auto& description = file.description();
-    const std::int64_t bytes = element_bytes(description.dtype);
     for (const int ranks : sizes) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks");
       const Arguments options = {"--model",
@@ -88,7 +88,8 @@ class MemoryTest : public ProgramTest {
       for (int rank = 0; rank < ranks; ++rank) {
         SCOPED_TRACE("rank " + std::to_string(rank));
         const auto shape = model::shard_shape(description.config, rank, ranks);
-        const std::int64_t shard = model::shard_weight_bytes(description.config, shape, bytes);
+        const std::int64_t shard =
+            model::shard_weight_bytes(description.config, shape, description.dtype);
         const auto index = static_cast<std::size_t>(rank);
         EXPECT_NEAR(static_cast<double>(read[index]), static_cast<double>(shard),
                     0.01 * static_cast<double>(shard));

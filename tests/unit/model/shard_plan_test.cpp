@@ -4,6 +4,7 @@
 #include <set>
 
 #include "caravan/model/shard_plan.h"
+#include "caravan/model/stored_parts.h"
 #include "support/tiny_model.h"
 
 namespace caravan::model {
@@ -204,7 +205,7 @@ TEST(ShardPlan, WeightBytesOfOneRankAreTheWholeModel) {
   for (const TensorSpec& spec : tensor_specs(config)) {
     expected += spec.num_elements() * (spec.is_vector ? 4 : 2);
   }
-  EXPECT_EQ(shard_weight_bytes(config, shard_shape(config, 0, 1), 2), expected);
+  EXPECT_EQ(shard_weight_bytes(config, shard_shape(config, 0, 1), DType::kBFloat16), expected);
 }
 
 }  // namespace

@@ -64,6 +64,31 @@ TEST(PackedWeight, IsFilledByRowsOrColumnsInAnyPieces) {
   }
 }
 
+TEST(PackedWeight, TakesQuantizedRowsOrColumnsInAnyPieces) {
+  Random random(42);
+  constexpr std::int64_t kOut = 107;
+  constexpr std::int64_t kIn = 160;
+  for (const DType dtype : {DType::kInt8, DType::kInt4}) {
+    const testing::TestQuantized matrix = testing::random_quantized(random, kOut, kIn, dtype);
+    PackedWeight by_rows(kOut, kIn, dtype);
+    for (std::int64_t first = 0; first < kOut; first += 25) {
+      const Range rows{first, std::min<std::int64_t>(first + 25, kOut)};
+      by_rows.set_output_rows(first, rows.size(), matrix.outputs(rows).rows());
+    }
+    expect_equal(by_rows, matrix.dense);
+    PackedWeight by_columns(kOut, kIn, dtype);
+    for (std::int64_t first = 0; first < kIn; first += 64) {
+      const Range columns{first, std::min<std::int64_t>(first + 64, kIn)};
+      by_columns.set_input_rows(first, columns.size(), matrix.inputs(columns).rows());
+    }
+    expect_equal(by_columns, matrix.dense);
+    EXPECT_EQ(by_columns.bytes(), 128 * kIn / 32 * (dtype == DType::kInt8 ? 34 : 20));
+    EXPECT_THROW(by_rows.set_output_rows(0, 1, matrix.dense.data()), InternalError);
+    EXPECT_THROW(by_rows.set_input_rows(0, 16, matrix.inputs({0, 32}).rows()), InternalError);
+    EXPECT_THROW(PackedWeight(kOut, 80, dtype), InternalError);
+  }
+}
+
 TEST(PackedWeight, StartsAsZerosAndTakesEmptySizes) {
   const PackedWeight zeros(40, 3, DType::kBFloat16);
   EXPECT_EQ(zeros.bytes(), 64 * 3 * 2);
