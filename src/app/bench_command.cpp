@@ -141,6 +141,7 @@ class Bench {
     LoadOptions load;
     load.limits.max_step_tokens = limits_.max_step_tokens;
     load.limits.kv_blocks = limits_.kv_blocks;
+    load.limits.kv_dtype = options_.kv_dtype;
     load.verify = !options_.no_verify;
     model_.emplace(group_, group_.leads() ? &front_->file : nullptr, timed_, load);
     report_.load_seconds = model_->seconds();

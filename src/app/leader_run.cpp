@@ -81,6 +81,7 @@ batch::Manifest make_manifest(const JobOptions& options, PreparedRun& prepared,
   manifest.device = facts.placement.device;
   manifest.kernels = facts.placement.kernels;
   manifest.compute = ops::compute_name(options.compute);
+  manifest.kv_dtype = dtype_name(options.kv_dtype);
   manifest.threads_per_rank = facts.placement.threads;
   manifest.inputs = prepared.workload().input_paths();
   manifest.output = options.output;

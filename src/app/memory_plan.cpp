@@ -185,10 +185,10 @@ RankMemory rank_memory(const MemoryRequest& request, int rank, int num_ranks) {
     memory.vision_weight_bytes =
         memory.weight_bytes - model::shard_weight_bytes(text_alone, shape, request.dtype);
   }
-  memory.kv_block_bytes =
-      ops::KvPool::block_bytes({config.num_layers, 1, shape.local_num_kv_heads(), config.head_dim});
+  memory.kv_block_bytes = ops::KvPool::block_bytes(
+      {config.num_layers, 1, shape.local_num_kv_heads(), config.head_dim, request.kv_dtype});
   if (image_blocks == 0) return memory;
-  memory.image_block_bytes = model::image_block_bytes(config, shape);
+  memory.image_block_bytes = model::image_block_bytes(config, shape, request.kv_dtype);
   if (rank == 0) memory.preparation_bytes = request.preparation_bytes;
   return memory;
 }

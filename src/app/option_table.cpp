@@ -213,6 +213,12 @@ void add_execution(Table& table) {
        "operands of products; bf16: their inputs are rounded to bf16, for checkpoints stored as "
        "bf16: faster on CPUs with AMX, other answers, the same on every CPU"},
       &JobOptions::compute, {{"fp32", Compute::kFloat32}, {"bf16", Compute::kBFloat16}}));
+  table.add(choice_option<DType>({"kv-dtype", "fp32|bf16",
+                                  "of keys and values in the cache, those of images too; bf16: "
+                                  "half the memory, other answers, "
+                                  "the same on every CPU"},
+                                 &JobOptions::kv_dtype,
+                                 {{"fp32", DType::kFloat32}, {"bf16", DType::kBFloat16}}));
   table.add(number_option<std::int64_t>({"max-sequences", "N", "sequences that run at once"},
                                         &JobOptions::max_sequences, {1, 1 << 20}));
   table.add(number_option<std::int64_t>(

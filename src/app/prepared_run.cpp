@@ -108,6 +108,7 @@ MemoryRequest memory_request(const JobOptions& options, const model::LlamaConfig
   MemoryRequest request;
   request.config = config;
   request.dtype = dtype;
+  request.kv_dtype = options.kv_dtype;
   request.max_sequences = options.max_sequences;
   request.max_step_tokens = options.max_step_tokens;
   request.num_threads = options.threads.value_or(usable_cpus());

@@ -111,6 +111,7 @@ class Run {
     LoadOptions load;
     load.limits.max_step_tokens = limits_.max_step_tokens;
     load.limits.kv_blocks = limits_.kv_blocks;
+    load.limits.kv_dtype = options_.kv_dtype;
     load.limits.image_blocks = limits_.image_blocks;
     load.verify = !options_.no_verify;
     load.keep_alive = [this] {

@@ -16,6 +16,7 @@ batch::Fingerprint PreparedRun::fingerprint() const {
   parts["output format"] = std::to_string(batch::kOutputVersion);
   parts["numerics"] = std::to_string(batch::kNumericsVersion);
   parts["compute"] = std::string(ops::compute_name(options_.compute));
+  parts["kv-dtype"] = std::string(dtype_name(options_.kv_dtype));
   parts["input hash"] = workload_->input_hash();
   parts["records"] = std::to_string(workload_->size());
   parts["model hash"] = description.content_hash;

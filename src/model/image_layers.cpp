@@ -35,10 +35,10 @@ ShardShape shape_on(const parallel::Communicator& communicator, const LlamaConfi
 
 }  // namespace
 
-std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shape) {
+std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shape, DType kv_dtype) {
   if (!config.vision) return 0;
-  return ops::KvPool::block_bytes(
-      {config.vision->num_cross_layers(), 1, shape.local_num_kv_heads(), config.head_dim});
+  return ops::KvPool::block_bytes({config.vision->num_cross_layers(), 1, shape.local_num_kv_heads(),
+                                   config.head_dim, kv_dtype});
 }
 
 ImageLayers::ImageLayers(const LayerHost& host, WeightSource& source, LayerBuffers buffers,
@@ -55,7 +55,7 @@ ImageLayers::ImageLayers(const LayerHost& host, WeightSource& source, LayerBuffe
       }()),
       encoder_(config_, source, context_, communicator_, progress),
       images_({config_.vision->num_cross_layers(), host.limits.image_blocks, heads_.local_kv_heads,
-               config_.head_dim}),
+               config_.head_dim, host.limits.kv_dtype}),
       attention_sum_(attention_row_sum(config_, shape_on(communicator_, config_))),
       ffn_sum_(ffn_row_sum(config_, shape_on(communicator_, config_))),
       seeing_(ops::make_buffer(context_, {host.limits.max_step_tokens, config_.hidden_size})) {}

@@ -21,9 +21,11 @@ AttentionTile make_tile(const AttentionOperands& operands, const AttentionItem& 
     tile.outputs[i] = operands.out.row(n) + head * d;
     tile.visible[i] = item.rows.visible + row * item.rows.visible_step;
   }
-  tile.keys = pool.keys(operands.layer) + item.group.kv * d * KvPool::kBlockTokens;
-  tile.values =
-      pool.values(operands.layer) + item.group.kv * pool.padded_head_dim() * KvPool::kBlockTokens;
+  const std::int64_t bytes = element_bytes(pool.shape().dtype) * KvPool::kBlockTokens;
+  tile.cache_dtype = pool.shape().dtype;
+  tile.keys = static_cast<const char*>(pool.key_data(operands.layer)) + item.group.kv * d * bytes;
+  tile.values = static_cast<const char*>(pool.value_data(operands.layer)) +
+                item.group.kv * pool.padded_head_dim() * bytes;
   tile.key_block_stride = pool.key_block_stride();
   tile.value_block_stride = pool.value_block_stride();
   tile.blocks = item.rows.blocks;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attention_items.h"
+#include "cache_element.h"
 #include "caravan/core/error.h"
 #include "head_check.h"
 #include "tensor_check.h"
@@ -44,32 +45,38 @@ void check_ranges(std::span<const VisibleRows> ranges, std::int64_t num_rows, co
 }
 
 /// Keys and values of one block in a layer of the pool.
+template <typename Element>
 struct BlockView {
-  float* keys = nullptr;    // [head * d][16]
-  float* values = nullptr;  // [head][16][padded d]
+  Element* keys = nullptr;    // [head * d][16]
+  Element* values = nullptr;  // [head][16][padded d]
 };
 
-void store_row(const float* keys, const float* values, const KvPool& pool, const BlockView& block,
-               std::int64_t lane) {
+template <typename Element>
+void store_row(const float* keys, const float* values, const KvPool& pool,
+               const BlockView<Element>& block, std::int64_t lane) {
   const std::int64_t heads = pool.shape().local_kv_heads;
   const std::int64_t d = pool.shape().head_dim;
   const std::int64_t padded = pool.padded_head_dim();
-  for (std::int64_t i = 0; i < heads * d; ++i) block.keys[i * kLanes + lane] = keys[i];
+  for (std::int64_t i = 0; i < heads * d; ++i) {
+    store_element(keys[i], block.keys[i * kLanes + lane]);
+  }
   for (std::int64_t head = 0; head < heads; ++head) {
-    std::copy_n(values + head * d, d, block.values + (head * kLanes + lane) * padded);
+    Element* const target = block.values + (head * kLanes + lane) * padded;
+    for (std::int64_t i = 0; i < d; ++i) store_element(values[head * d + i], target[i]);
   }
 }
 
 /// A key that is never seen is masked, but its value is still multiplied by zero.
-void clear_from(const KvPool& pool, const BlockView& block, std::int64_t first_lane) {
+template <typename Element>
+void clear_from(const KvPool& pool, const BlockView<Element>& block, std::int64_t first_lane) {
   const std::int64_t heads = pool.shape().local_kv_heads;
   const std::int64_t padded = pool.padded_head_dim();
   for (std::int64_t i = 0; i < heads * pool.shape().head_dim; ++i) {
-    std::fill(block.keys + i * kLanes + first_lane, block.keys + (i + 1) * kLanes, 0.0F);
+    std::fill(block.keys + i * kLanes + first_lane, block.keys + (i + 1) * kLanes, Element{});
   }
   for (std::int64_t head = 0; head < heads; ++head) {
     std::fill(block.values + (head * kLanes + first_lane) * padded,
-              block.values + (head + 1) * kLanes * padded, 0.0F);
+              block.values + (head + 1) * kLanes * padded, Element{});
   }
 }
 
@@ -91,18 +98,22 @@ void store_keys_values(const Context& context, const at::Tensor& keys, const at:
                    "store_keys_values: block {} of a pool of {}", block, pool.shape().num_blocks);
   }
   if (key_rows.rows == 0 || width == 0) return;
-  const auto block_of = [&](std::int64_t token) {
-    const std::int64_t block = blocks[static_cast<std::size_t>(token / kLanes)];
-    return BlockView{pool.keys(layer) + block * pool.key_block_stride(),
-                     pool.values(layer) + block * pool.value_block_stride()};
-  };
-  for_items(context, key_rows.rows, width, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      const std::int64_t token = token_begin + n;
-      store_row(key_rows.row(n), value_rows.row(n), pool, block_of(token), token % kLanes);
-    }
+  with_cache_element(pool, [&](auto element) {
+    using Element = decltype(element);
+    const auto block_of = [&](std::int64_t token) {
+      const std::int64_t block = blocks[static_cast<std::size_t>(token / kLanes)];
+      return BlockView<Element>{
+          static_cast<Element*>(pool.key_data(layer)) + block * pool.key_block_stride(),
+          static_cast<Element*>(pool.value_data(layer)) + block * pool.value_block_stride()};
+    };
+    for_items(context, key_rows.rows, width, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        const std::int64_t token = token_begin + n;
+        store_row(key_rows.row(n), value_rows.row(n), pool, block_of(token), token % kLanes);
+      }
+    });
+    if (token_end % kLanes != 0) clear_from(pool, block_of(token_end - 1), token_end % kLanes);
   });
-  if (token_end % kLanes != 0) clear_from(pool, block_of(token_end - 1), token_end % kLanes);
 }
 
 void full_attention(const Context& context, const at::Tensor& queries, const HeadMap& heads,

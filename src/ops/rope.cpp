@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cache_element.h"
 #include "caravan/core/error.h"
 #include "caravan/ops/attention.h"
 #include "cpu/kernel_table.h"
@@ -25,18 +26,21 @@ void rotate(float* head, const float* cosines, const float* sines, std::int64_t 
 }
 
 /// Where a row's keys and values go.
+template <typename Element>
 struct Slot {
-  float* keys = nullptr;    // [head][d] with 16 floats from one d to the next
-  float* values = nullptr;  // [head] with 16 * padded_head_dim floats from one head to the next
+  Element* keys = nullptr;    // [head][d] with 16 elements from one d to the next
+  Element* values = nullptr;  // [head] with 16 * padded_head_dim elements from one to the next
 };
 
-Slot slot_of(const KvPool& pool, std::int64_t layer, const SequenceRows& sequence,
-             std::int64_t position) {
+template <typename Element>
+Slot<Element> slot_of(const KvPool& pool, std::int64_t layer, const SequenceRows& sequence,
+                      std::int64_t position) {
   const auto block =
       static_cast<std::int64_t>(sequence.blocks[static_cast<std::size_t>(position / kLanes)]);
   const std::int64_t lane = position % kLanes;
-  return {pool.keys(layer) + block * pool.key_block_stride() + lane,
-          pool.values(layer) + block * pool.value_block_stride() + lane * pool.padded_head_dim()};
+  return {static_cast<Element*>(pool.key_data(layer)) + block * pool.key_block_stride() + lane,
+          static_cast<Element*>(pool.value_data(layer)) + block * pool.value_block_stride() +
+              lane * pool.padded_head_dim()};
 }
 
 }  // namespace
@@ -78,12 +82,13 @@ void rope_and_store(const Context& context, at::Tensor& qkv, const at::Tensor& c
       rotate(rows.row(n) + head * d, cosine.row(n), sine.row(n), cosine.width);
     }
   };
-  const auto store_row = [&](std::int64_t n, const Slot& slot) {
+  const auto store_row = [&](std::int64_t n, const auto& slot) {
     const float* const keys = rows.row(n) + num_queries * d;
     const float* const values = keys + num_kv * d;
-    for (std::int64_t i = 0; i < num_kv * d; ++i) slot.keys[i * kLanes] = keys[i];
+    for (std::int64_t i = 0; i < num_kv * d; ++i) store_element(keys[i], slot.keys[i * kLanes]);
     for (std::int64_t head = 0; head < num_kv; ++head) {
-      std::copy_n(values + head * d, d, slot.values + head * kLanes * pool.padded_head_dim());
+      auto* const target = slot.values + head * kLanes * pool.padded_head_dim();
+      for (std::int64_t i = 0; i < d; ++i) store_element(values[head * d + i], target[i]);
     }
   };
   std::int64_t total = 0;
@@ -95,7 +100,11 @@ void rope_and_store(const Context& context, at::Tensor& qkv, const at::Tensor& c
       for (std::int64_t i = std::max<std::int64_t>(begin - first, 0); i < last; ++i) {
         const std::int64_t n = sequence.row_begin + i;
         rotate_row(n);
-        if (num_kv > 0) store_row(n, slot_of(pool, layer, sequence, sequence.position_begin + i));
+        if (num_kv == 0) continue;
+        with_cache_element(pool, [&](auto element) {
+          store_row(n,
+                    slot_of<decltype(element)>(pool, layer, sequence, sequence.position_begin + i));
+        });
       }
       first += sequence.row_count;
     }

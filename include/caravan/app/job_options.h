@@ -62,6 +62,7 @@ struct JobOptions {
   DeviceKind device = DeviceKind::kAuto;
   std::optional<ops::Isa> isa;
   ops::Compute compute = ops::Compute::kFloat32;
+  DType kv_dtype = DType::kFloat32;
   std::int64_t max_sequences = 64;
   std::int64_t max_step_tokens = 512;
   std::optional<std::int64_t> kv_memory;     // bytes per rank

@@ -37,6 +37,7 @@ struct RankMemory {
 struct MemoryRequest {
   model::LlamaConfig config;
   DType dtype = DType::kFloat32;
+  DType kv_dtype = DType::kFloat32;
   std::int64_t program_bytes = kProgramBytes;
   std::int64_t max_sequences = 64;
   std::int64_t max_step_tokens = 512;

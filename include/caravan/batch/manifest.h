@@ -23,6 +23,7 @@ struct Manifest {
   std::string device;                                              // where it was computed, as text
   std::string kernels;                                             // instruction set
   std::string compute;                                             // operands of products
+  std::string kv_dtype;                                            // of the cache
   int threads_per_rank = 1;
   std::vector<std::string> inputs;
   std::string output;

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "caravan/core/dtype.h"
 #include "caravan/model/config.h"
 #include "caravan/model/shard_plan.h"
 #include "caravan/model/step_plan.h"
@@ -32,12 +33,14 @@ struct DecoderLimits {
   std::int64_t num_threads = 1;        // of the operations' context; only activation_bytes asks
   std::int64_t image_blocks = 0;       // blocks of as many image tokens; 0: text alone
   std::int64_t seen_blocks = 0;  // of images that a row sees, at most; only activation_bytes asks
+  DType kv_dtype = DType::kFloat32;  // of the cache, and of images' keys and values; or bf16
 };
 
 /// Bytes that the keys and values of KvPool::kBlockTokens image tokens take on this rank, in all
 /// layers that read images; an image takes a block for every 16 tokens or part of them. 0 for
 /// models without vision.
-std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shape);
+std::int64_t image_block_bytes(const LlamaConfig& config, const ShardShape& shape,
+                               DType kv_dtype = DType::kFloat32);
 
 /// Bytes this rank needs besides weights, KV cache and images' keys and values.
 std::int64_t activation_bytes(const LlamaConfig& config, const ShardShape& shape,

@@ -3,29 +3,32 @@
 // Chains: a score is one FMA chain over d, times the scale; the denominator is 16 lanes (position
 // mod 16) that add in block order, then the fixed fold; an output element is one FMA chain over
 // positions, times 1 / denominator. A query never reads a position that it does not see: what it
-// computes beyond is masked before use.
+// computes beyond is masked before use. Elements of a bf16 cache are expanded as they are loaded.
 
 /// Keys of several blocks: lane = position in the block.
-template <int Vecs>
+template <int Vecs, class Element>
 struct KeyWeights {
-  const float* block[Vecs];
+  const Element* block[Vecs];
   CARAVAN_INLINE Vec at(std::int64_t k, int v) const { return load(block[v] + k * 16); }
   CARAVAN_INLINE void prefetch_for(std::int64_t) const {}
 };
 
 /// Values of one block: lane = element of the head.
+template <class Element>
 struct ValueWeights {
-  const float* base;
+  const Element* base;
   std::int64_t stride;
   CARAVAN_INLINE Vec at(std::int64_t k, int v) const { return load(base + k * stride + v * 16); }
   CARAVAN_INLINE void prefetch_for(std::int64_t) const {}
 };
 
-CARAVAN_INLINE const float* key_block(const AttentionTile& tile, std::int64_t block) {
-  return tile.keys + tile.blocks[block] * tile.key_block_stride;
+template <class Element>
+CARAVAN_INLINE const Element* key_block(const AttentionTile& tile, std::int64_t block) {
+  return static_cast<const Element*>(tile.keys) + tile.blocks[block] * tile.key_block_stride;
 }
-CARAVAN_INLINE const float* value_block(const AttentionTile& tile, std::int64_t block) {
-  return tile.values + tile.blocks[block] * tile.value_block_stride;
+template <class Element>
+CARAVAN_INLINE const Element* value_block(const AttentionTile& tile, std::int64_t block) {
+  return static_cast<const Element*>(tile.values) + tile.blocks[block] * tile.value_block_stride;
 }
 
 template <int Rows>
@@ -38,10 +41,12 @@ void pack_queries(const AttentionTile& tile) {
 }
 
 /// Scores of blocks [block, block + Vecs).
-template <int Rows, int Vecs>
+template <int Rows, int Vecs, class Element>
 CARAVAN_INLINE void score_blocks(const AttentionTile& tile, std::int64_t block) {
-  KeyWeights<Vecs> keys;
-  CARAVAN_UNROLL for (int v = 0; v < Vecs; ++v) keys.block[v] = key_block(tile, block + v);
+  KeyWeights<Vecs, Element> keys;
+  CARAVAN_UNROLL for (int v = 0; v < Vecs; ++v) {
+    keys.block[v] = key_block<Element>(tile, block + v);
+  }
   Tile<Rows, Vecs> sums;
   clear(sums);
   multiply(sums, tile.head_dim, keys, PackedInputs<Rows>{tile.query_scratch});
@@ -97,13 +102,14 @@ CARAVAN_INLINE float softmax_row(float* scores, std::int64_t visible) {
 
 /// Output columns [column, column + 16 * Vecs): first the blocks that every query sees whole, all
 /// queries together, then the rest of each query by itself. Both continue the same chain.
-template <int Rows, int Vecs>
+template <int Rows, int Vecs, class Element>
 CARAVAN_INLINE void weigh_values(const AttentionTile& tile, std::int64_t shared_blocks,
                                  std::int64_t column, const float* factors) {
   Tile<Rows, Vecs> sums;
   clear(sums);
   for (std::int64_t b = 0; b < shared_blocks; ++b) {
-    multiply(sums, 16, ValueWeights{value_block(tile, b) + column, tile.padded_dim},
+    multiply(sums, 16,
+             ValueWeights<Element>{value_block<Element>(tile, b) + column, tile.padded_dim},
              RowInputs{tile.scores + b * 16, tile.score_stride});
   }
   float partial[Rows * Vecs * 16];
@@ -113,7 +119,7 @@ CARAVAN_INLINE void weigh_values(const AttentionTile& tile, std::int64_t shared_
     load_tile(Place{partial + m * Vecs * 16, 0, Vecs * 16}, row);
     for (std::int64_t t = shared_blocks * 16; t < tile.visible[m]; t += 16) {
       multiply(row, lesser(16, tile.visible[m] - t),
-               ValueWeights{value_block(tile, t / 16) + column, tile.padded_dim},
+               ValueWeights<Element>{value_block<Element>(tile, t / 16) + column, tile.padded_dim},
                RowInputs{tile.scores + m * tile.score_stride + t, 0});
     }
     const Vec factor = broadcast(factors[m]);
@@ -125,6 +131,12 @@ CARAVAN_INLINE void weigh_values(const AttentionTile& tile, std::int64_t shared_
 template <int Rows>
 struct Attend {
   static void call(const AttentionTile& tile) {
+    if (tile.cache_dtype == DType::kBFloat16) return over<BFloat16>(tile);
+    over<float>(tile);
+  }
+
+  template <class Element>
+  static void over(const AttentionTile& tile) {
     constexpr int kVecs = vecs_for_rows(Rows) < 4 ? vecs_for_rows(Rows) : 4;
     std::int64_t least = tile.visible[0];
     std::int64_t most = tile.visible[0];
@@ -135,8 +147,8 @@ struct Attend {
     pack_queries<Rows>(tile);
     const std::int64_t blocks = (most + 15) / 16;
     std::int64_t block = 0;
-    for (; block + kVecs <= blocks; block += kVecs) score_blocks<Rows, kVecs>(tile, block);
-    for (; block < blocks; ++block) score_blocks<Rows, 1>(tile, block);
+    for (; block + kVecs <= blocks; block += kVecs) score_blocks<Rows, kVecs, Element>(tile, block);
+    for (; block < blocks; ++block) score_blocks<Rows, 1, Element>(tile, block);
 
     if (tile.runs != nullptr) apply_runs(tile);
     float factors[Rows];
@@ -145,10 +157,10 @@ struct Attend {
     }
     std::int64_t column = 0;
     for (; column + kVecs * 16 <= tile.padded_dim; column += kVecs * 16) {
-      weigh_values<Rows, kVecs>(tile, least / 16, column, factors);
+      weigh_values<Rows, kVecs, Element>(tile, least / 16, column, factors);
     }
     for (; column < tile.padded_dim; column += 16) {
-      weigh_values<Rows, 1>(tile, least / 16, column, factors);
+      weigh_values<Rows, 1, Element>(tile, least / 16, column, factors);
     }
   }
 };

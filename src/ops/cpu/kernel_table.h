@@ -53,8 +53,9 @@ struct AttentionTile {
   const float* queries[kMaxAttentionQueries] = {};  // [head_dim] each
   float* outputs[kMaxAttentionQueries] = {};        // [head_dim] each
   std::int64_t visible[kMaxAttentionQueries] = {};  // positions [0, visible) are read; >= 1
-  const float* keys = nullptr;                      // of this head in block 0: [head_dim][16]
-  const float* values = nullptr;                    // of this head in block 0: [16][padded_dim]
+  DType cache_dtype = DType::kFloat32;              // of keys and values: float32 or bf16
+  const void* keys = nullptr;                       // of this head in block 0: [head_dim][16]
+  const void* values = nullptr;                     // of this head in block 0: [16][padded_dim]
   std::int64_t key_block_stride = 0;
   std::int64_t value_block_stride = 0;
   const std::int32_t* blocks = nullptr;

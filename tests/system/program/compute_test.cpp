@@ -1,4 +1,5 @@
-// --compute bf16 through the program: other bits than fp32, and the same ones however a run is cut.
+// --compute bf16 and --kv-dtype bf16 through the program: other bits than fp32, and the same ones
+// however a run is cut.
 
 #include "program_rig.h"
 
@@ -52,8 +53,7 @@ const std::vector<Way> kWays = {
     {3, {"--threads", "1", "--max-step-tokens", "9", "--max-sequences", "5"}},
 };
 
-TEST_F(ComputeTest, Bf16GivesTheSameBytesHoweverTheRunIsCut) {
-  convert("tiny-llama31", "bf16");
+std::string mixed_requests() {
   std::string requests;
   for (int i = 0; i < 12; ++i) {
     json more = {{"max_tokens", 12}, {"temperature", i % 3 == 0 ? 0 : 1}, {"logprobs", true}};
@@ -61,7 +61,27 @@ TEST_F(ComputeTest, Bf16GivesTheSameBytesHoweverTheRunIsCut) {
     requests += chat_request("r-" + std::to_string(i),
                              std::string(1 + 9 * i, static_cast<char>('a' + i)), more);
   }
-  folder_.write("prompts.jsonl", requests);
+  return requests;
+}
+
+TEST_F(ComputeTest, ABf16CacheGivesTheSameBytesHoweverTheRunIsCut) {
+  convert("tiny-llama31", "fp32");
+  folder_.write("prompts.jsonl", mixed_requests());
+  const std::string exact = answers({1, {}});
+  EXPECT_EQ(manifest()["launch"]["kv_dtype"], "fp32");
+  const std::string expected = answers({1, {"--kv-dtype", "bf16"}});
+  EXPECT_EQ(manifest()["launch"]["kv_dtype"], "bf16");
+  EXPECT_EQ(manifest()["fingerprint"]["kv-dtype"], "bf16");
+  EXPECT_NE(expected, exact) << "--kv-dtype bf16 changes nothing";
+  for (Way way : kWays) {
+    way.options.insert(way.options.end(), {"--kv-dtype", "bf16"});
+    EXPECT_EQ(answers(way), expected) << way.ranks << " ranks, " << way.options[1];
+  }
+}
+
+TEST_F(ComputeTest, Bf16GivesTheSameBytesHoweverTheRunIsCut) {
+  convert("tiny-llama31", "bf16");
+  folder_.write("prompts.jsonl", mixed_requests());
   const std::string exact = answers({1, {}});
   EXPECT_EQ(manifest()["launch"]["compute"], "fp32");
   const std::string expected = answers({1, {"--compute", "bf16"}});
@@ -99,6 +119,39 @@ TEST_F(ComputeTest, Bf16OfImagesGivesTheSameBytesOnAnyRanks) {
   for (Way way : kWays) {
     way.options.insert(way.options.end(), bf16.begin(), bf16.end());
     EXPECT_EQ(answers(way), expected) << way.ranks << " ranks";
+  }
+  // Keys and values of images, too.
+  const Arguments cache = {"--kv-dtype", "bf16", media[0], media[1]};
+  const std::string cached = answers({1, cache});
+  EXPECT_NE(cached, exact);
+  for (Way way : kWays) {
+    way.options.insert(way.options.end(), cache.begin(), cache.end());
+    EXPECT_EQ(answers(way), cached) << way.ranks << " ranks";
+  }
+}
+
+TEST_F(ComputeTest, QuantizedWeightsGiveTheSameBytesHoweverTheRunIsCut) {
+  std::string requests;
+  for (int i = 0; i < 9; ++i) {
+    const json body = {{"prompt", std::string(static_cast<std::size_t>(1 + 7 * i), 'a')},
+                       {"max_tokens", 10},
+                       {"temperature", i % 3 == 0 ? 0 : 1},
+                       {"logprobs", 2}};
+    requests +=
+        json{{"custom_id", std::to_string(i)}, {"url", "/v1/completions"}, {"body", body}}.dump() +
+        "\n";
+  }
+  folder_.write("prompts.jsonl", requests);
+  std::string before;
+  for (const char* dtype : {"fp32", "int8", "int4"}) {
+    convert("tiny-k256-gguf/tiny-k256-gguf-Q6_K.gguf", dtype);
+    const std::string expected = answers({1, {}});
+    EXPECT_EQ(manifest()["model"]["dtype"], dtype);
+    EXPECT_NE(expected, before) << dtype << " changes nothing";
+    before = expected;
+    for (const Way& way : kWays) {
+      EXPECT_EQ(answers(way), expected) << dtype << ", " << way.ranks << " ranks";
+    }
   }
 }
 

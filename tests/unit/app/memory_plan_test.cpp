@@ -206,6 +206,18 @@ TEST(MemoryPlan, AssumesAnImageForEachPrompt) {
   EXPECT_EQ(assumed.needed_image_blocks, 5 * assumed.max_sequences);
 }
 
+TEST(MemoryPlan, KnowsTheTypeOfTheCache) {
+  MemoryRequest asked = request(2, 40 * kMiB);
+  const MemoryPlan exact = plan_memory(asked);
+  asked.kv_dtype = DType::kBFloat16;
+  const MemoryPlan half = plan_memory(asked);
+  EXPECT_EQ(2 * half.ranks[0].kv_block_bytes, exact.ranks[0].kv_block_bytes);
+  MemoryRequest images = vision_request(1, 1000 * kMiB);
+  const std::int64_t image_block = plan_memory(images).ranks[0].image_block_bytes;
+  images.kv_dtype = DType::kBFloat16;
+  EXPECT_EQ(2 * plan_memory(images).ranks[0].image_block_bytes, image_block);
+}
+
 TEST(MemoryPlan, CountsTheProgramOfEveryRank) {
   const MemoryPlan without = plan_memory(request(2, 40 * kMiB));
   MemoryRequest with = request(2, 40 * kMiB + kProgramBytes);
