@@ -6,7 +6,7 @@
 // their sums meet while they are in the nearest cache. Above that, sums of slices wait as in
 // linear_tiles.inl: slice s (counted within its node) at level popcount(s), level 0 is the output.
 
-constexpr std::int64_t kStepRuns = 20;   // 40 KiB of weights
+constexpr std::int64_t kStepRuns = 8;    // 16 KiB of weights, which stay in the nearest cache
 constexpr std::int64_t kStepSlices = 4;  // a power of two
 constexpr std::int64_t kRunElements = kRunColumns * kPanelWidth;
 constexpr std::int64_t kBlockFloats = kBlockRows * kPanelWidth;
