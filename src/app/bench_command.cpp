@@ -102,6 +102,11 @@ class Bench {
       const checkpoint::ModelDescription& description = front_->file.description();
       check_compute(options_, description.dtype);
       context_ = description.config.max_positions;
+      const std::int64_t least_context = decode_prompt() + new_tokens(options_.max_sequences);
+      CARAVAN_CHECK(decode_prompt() >= 1 && least_context <= context_, ConfigError,
+                    "the model has {} positions, bench needs {} for prompts and answers: try "
+                    "--quick, or fewer --max-sequences",
+                    context_, std::max<std::int64_t>(least_context, 4));
       MemoryRequest request = memory_request(options_, description.config, description.dtype);
       request.free_bytes = free_bytes;
       request.image_bytes.reset();
@@ -167,26 +172,19 @@ class Bench {
   }
 
   /// One engine with what `work` lets it do on the leader; the others follow. `work` gives the
-  /// steps that count. Result: the seconds that ranks spent in exchanges in these, the mean over
-  /// ranks.
+  /// steps that count. Result on the leader: the seconds that it spent in exchanges in these.
   template <typename Work>
   double with_engine(const Work& work) {
     timed_.take_step_seconds();
-    Range measured;
-    if (group_.leads()) {
-      engine::Engine engine(model_->decoder(), timed_, group_.context(), *front_->tokenizer,
-                            limits_);
-      measured = work(engine);
-      engine.stop();
-    } else {
+    if (!group_.leads()) {
       engine::Engine::follow(model_->decoder(), timed_);
+      return 0;
     }
-    measured = broadcast_value(group_.communicator(), measured);
+    engine::Engine engine(model_->decoder(), timed_, group_.context(), *front_->tokenizer, limits_);
+    const Range measured = work(engine);
+    engine.stop();
     const std::vector<double> steps = timed_.take_step_seconds();
-    const double own =
-        std::accumulate(steps.begin() + measured.begin, steps.begin() + measured.end, 0.0);
-    const std::vector<double> all = gather(group_.communicator(), own);
-    return std::accumulate(all.begin(), all.end(), 0.0) / group_.communicator().size();
+    return std::accumulate(steps.begin() + measured.begin, steps.begin() + measured.end, 0.0);
   }
 
   /// The engine's next step; its seconds.

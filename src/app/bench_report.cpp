@@ -53,7 +53,7 @@ std::string bench_table(const BenchReport& report) {
       "GFLOP/s: products of weights and of attention that these tokens need; peak: of {}.\n"
       "GB/s: weights once a step and the keys and values that are read; peak: of reading memory,\n"
       "which a last-level cache can exceed.\n"
-      "exchange: of the time, ranks exchanging sums, waiting for slower ones included.\n"
+      "exchange: of the leader's time, exchanging sums, waiting for slower ranks included.\n"
       "leader: of the time, planning, choosing tokens and sending plans, while the model rests.\n",
       report.uses_tiles ? "bf16 tiles" : "FMA");
   return text;

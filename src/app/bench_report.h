@@ -24,7 +24,7 @@ struct SpeedFigures {
   double seconds = 0;          // of one, the median
   double tokens_per_second = 0;
   WorkAmount amount;          // of one
-  double exchange_share = 0;  // of the time, in exchanges between ranks: the mean over ranks
+  double exchange_share = 0;  // of the leader's time, in exchanges between ranks
   double leader_share = 0;    // of the time, in the leader's own work between two passes
 };
 

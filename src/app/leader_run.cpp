@@ -221,6 +221,11 @@ void BatchOutput::keep_alive() {
   since_refresh_ = Stopwatch();
 }
 
+void BatchOutput::remove() {
+  lock_.release();
+  journal_.remove();
+}
+
 Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutput& output,
                     engine::Engine* engine, RunFacts& facts) {
   batch::Journal& journal = output.journal();
@@ -243,7 +248,7 @@ Outcome run_records(const JobOptions& options, PreparedRun& prepared, BatchOutpu
     manifest.exit_reason = outcome.reason;
     write_manifest(prepared.names()->manifest, manifest);
     // The last of all: whatever ends this run before, the same command finishes it.
-    if (all_answered) journal.remove();
+    if (all_answered) output.remove();
   } catch (const IoError& error) {
     // Thrown by our own files only, between steps: the followers can still be told to stop.
     return {error.code(), error.what()};

@@ -36,6 +36,9 @@ class BatchOutput {
   /// Shows that the lock has a living holder: call often, it does little more than look at a clock.
   /// @throws IoError if another job has taken the lock over.
   void keep_alive();
+  /// Removes lock and journal of a complete output, in this order: with the journal the same
+  /// command finishes what a kill between the two leaves.
+  void remove();
   bool complete() const { return journal_.num_done() == journal_.num_records(); }
 
  private:

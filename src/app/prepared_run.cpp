@@ -206,7 +206,7 @@ void PreparedRun::check_records() {
   log::info("input: {} records ({} chat, {} completions, {} faulty), {}, checked in {:.2f} s",
             summary.records, summary.chat, summary.completions, summary.faulty,
             format_bytes(static_cast<double>(summary.input_bytes)), watch.seconds());
-  if (summary.records == 0 && options_.inputs.size() > 0) {
+  if (summary.records == 0 && workload_->fault_list(1).empty()) {
     log::warning("the input has no records: the output will be empty");
   }
   if (summary.bos_texts > 0) {

@@ -73,7 +73,8 @@ void parse_completion_images(JsonFields& body, const ParserOptions& options, Rec
     refuse("unsupported_parameter", fmt::format("{} is not supported, only image", unknown.front()),
            unknown.front());
   }
-  if (images.empty()) return;
+  // An empty list says that the text has no places: one that has some is a fault below.
+  if (images.empty() && (!options.reads_images || record.prompts.size() != 1)) return;
   if (!options.reads_images) {
     refuse("unsupported_parameter",
            fmt::format("model {} has no vision: {} has an image", options.model_name, kField),

@@ -254,9 +254,13 @@ OutputLock::OutputLock(std::string path, const LockOwner& owner)
                   path_, holder ? describe(*holder) : std::string("another job")));
 }
 
+void OutputLock::release() {
+  if (read_owner(path_) == owner_) ::unlink(path_.c_str());
+}
+
 OutputLock::~OutputLock() {
   try {
-    if (read_owner(path_) == owner_) ::unlink(path_.c_str());
+    release();
   } catch (const std::exception&) {
     // Out of memory, perhaps on the way out for that very reason. A lock that stays is found to be
     // stale.

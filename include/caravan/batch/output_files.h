@@ -67,6 +67,9 @@ class OutputLock {
   /// @throws IoError if another job has taken the lock over.
   void refresh();
 
+  /// Gives the lock back before the end of this object.
+  void release();
+
  private:
   std::string path_;
   LockOwner owner_;

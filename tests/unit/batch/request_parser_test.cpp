@@ -482,6 +482,8 @@ TEST(RequestParser, NamesFaultsOfImageParts) {
        "unsupported_parameter", "multi_modal_data.audio"},
       {completion_line("a", R"("<|image|>")", R"(,"multi_modal_data":{"image":[7]})"),
        "invalid_type", "multi_modal_data.image.0"},
+      {completion_line("a", R"("<|image|>")", R"(,"multi_modal_data":{"image":[]})"),
+       "invalid_value", "prompt"},
       {completion_line("a", R"("<|image|>")", R"(,"multi_modal_data":"x")"), "invalid_type",
        "multi_modal_data"},
       {completion_line("a", R"("x")", R"(,"images":["x"])"), "unsupported_parameter", "images"},
