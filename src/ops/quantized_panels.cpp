@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "caravan/core/error.h"
-#include "quantized_groups.h"
+#include "cpu/quantized_groups.h"
 
 namespace caravan::ops {
 namespace {

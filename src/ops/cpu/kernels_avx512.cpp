@@ -3,8 +3,8 @@
 
 #include <immintrin.h>
 
-#include "../quantized_groups.h"
 #include "kernel_table.h"
+#include "quantized_groups.h"
 
 namespace caravan::ops {
 namespace {
