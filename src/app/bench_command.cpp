@@ -18,7 +18,6 @@
 #include "caravan/app/version.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/log.h"
-#include "caravan/core/machine_limits.h"
 #include "caravan/core/partition.h"
 #include "caravan/engine/engine.h"
 #include "caravan/ops/kv_pool.h"
@@ -93,9 +92,7 @@ class Bench {
   }
 
   void prepare() {
-    const auto free_bytes =
-        gather(group_.communicator(), available_memory_bytes() / std::max(1, group_.local_ranks()) +
-                                          private_memory_bytes());
+    const auto free_bytes = group_.free_bytes();
     agreed(group_.communicator(), [&] {
       if (!group_.leads()) return;
       front_.emplace(open_model(options_));
@@ -227,8 +224,9 @@ class Bench {
       // Positions that the rows of a step in the middle see.
       const auto seen = static_cast<double>(sequences * decode_prompt()) +
                         static_cast<double>(before.generated_tokens + after.generated_tokens) / 2;
-      figures.amount = amount_of(front_->file.description().config, weight_bytes_,
-                                 {1, sequences, sequences, seen, seen});
+      figures.amount =
+          amount_of(front_->file.description().config, {weight_bytes_, options_.kv_dtype},
+                    {1, sequences, sequences, seen, seen});
       return Range{before.steps, after.steps};
     });
     finish(figures, static_cast<double>(sequences), exchange / std::max(total, 1e-9));
@@ -252,8 +250,9 @@ class Bench {
       total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
       figures.seconds = median(seconds);
       figures.leader_share = 1 - after.model_seconds / total;
-      figures.amount = amount_of(front_->file.description().config, weight_bytes_,
-                                 prompt_rows(figures.positions, limits_.max_step_tokens));
+      figures.amount =
+          amount_of(front_->file.description().config, {weight_bytes_, options_.kv_dtype},
+                    prompt_rows(figures.positions, limits_.max_step_tokens));
       return Range{0, after.steps};
     });
     finish(figures, static_cast<double>(figures.positions), exchange / std::max(total, 1e-9));

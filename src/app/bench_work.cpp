@@ -26,8 +26,7 @@ Rows prompt_rows(std::int64_t positions, std::int64_t chunk) {
   }
 }
 
-WorkAmount amount_of(const model::LlamaConfig& config, std::int64_t weight_bytes,
-                     const Rows& work) {
+WorkAmount amount_of(const model::LlamaConfig& config, const Storage& storage, const Rows& work) {
   const auto width = static_cast<double>(config.hidden_size);
   const auto heads = static_cast<double>(config.num_heads * config.head_dim);
   const auto kv_heads = static_cast<double>(config.num_kv_heads * config.head_dim);
@@ -39,8 +38,9 @@ WorkAmount amount_of(const model::LlamaConfig& config, std::int64_t weight_bytes
   amount.flop = 2 * (layer * layers * static_cast<double>(work.rows) +
                      head * static_cast<double>(work.logit_rows)) +
                 4 * heads * layers * work.seen;
-  amount.bytes = static_cast<double>(weight_bytes) * static_cast<double>(work.steps) +
-                 2 * kv_heads * layers * sizeof(float) * work.keys_read;
+  amount.bytes =
+      static_cast<double>(storage.weight_bytes) * static_cast<double>(work.steps) +
+      2 * kv_heads * layers * static_cast<double>(element_bytes(storage.kv_dtype)) * work.keys_read;
   return amount;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench_report.h"
+#include "caravan/core/dtype.h"
 #include "caravan/model/config.h"
 
 namespace caravan::app {
@@ -33,7 +34,12 @@ struct Rows {
 /// Of a prompt that is computed in chunks.
 Rows prompt_rows(std::int64_t positions, std::int64_t chunk);
 
-/// @param weight_bytes  that all ranks together read in a step
-WorkAmount amount_of(const model::LlamaConfig& config, std::int64_t weight_bytes, const Rows& work);
+/// How the model is held.
+struct Storage {
+  std::int64_t weight_bytes = 0;  // that all ranks together read in a step
+  DType kv_dtype = DType::kFloat32;
+};
+
+WorkAmount amount_of(const model::LlamaConfig& config, const Storage& storage, const Rows& work);
 
 }  // namespace caravan::app

@@ -11,6 +11,7 @@
 #include "caravan/app/version.h"
 #include "caravan/batch/record.h"
 #include "caravan/core/log.h"
+#include "caravan/core/machine_limits.h"
 #include "caravan/cuda/device.h"
 #include "caravan/parallel/mpi_communicator.h"
 #include "collective.h"
@@ -62,6 +63,11 @@ RankGroup::RankGroup(const JobOptions& options, const parallel::MpiEnvironment& 
 std::string RankGroup::whereabouts() const {
   return fmt::format("rank {} of {} on {}", communicator_->rank(), communicator_->size(),
                      parallel::host_name());
+}
+
+std::vector<std::int64_t> RankGroup::free_bytes() {
+  return gather(*communicator_,
+                available_memory_bytes() / std::max(1, local_ranks_) + private_memory_bytes());
 }
 
 void RankGroup::start(const parallel::MpiEnvironment& mpi, const Environment& environment) {

@@ -42,6 +42,10 @@ class RankGroup {
   const std::string& host() const { return host_; }
   int local_ranks() const { return local_ranks_; }
 
+  /// What each rank may take, in rank order, on every rank: its share of what its node has free,
+  /// and what the program holds already, which plans count too. Collective.
+  std::vector<std::int64_t> free_bytes();
+
   /// "rank 1 of 4 on node7".
   std::string whereabouts() const;
 

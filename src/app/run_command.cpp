@@ -13,7 +13,6 @@
 #include "caravan/app/stop_signals.h"
 #include "caravan/core/clock.h"
 #include "caravan/core/log.h"
-#include "caravan/core/machine_limits.h"
 #include "collective.h"
 #include "group_command.h"
 #include "leader_run.h"
@@ -84,10 +83,7 @@ class Run {
   void prepare() {
     phase_ = "checking the job";
     const Stopwatch watch;
-    // What the program holds already is part of what it is planned to need.
-    const auto free_bytes =
-        gather(communicator_, available_memory_bytes() / std::max(1, group_.local_ranks()) +
-                                  private_memory_bytes());
+    const auto free_bytes = group_.free_bytes();
     agreed(communicator_, [&] {
       if (!leads()) return;
       prepared_.emplace(options_);
